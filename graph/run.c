@@ -445,7 +445,7 @@ static bool run_LOOP(Run *r) {
     tn_unref(own[0]);
     own[0] = NULL;
   }
-  if (!ok) stash_full(stash, kept, turn, r->e);
+  if (!ok) stash_full(m, stash, kept, turn, r->e);
   for (int i = 0; i < kept && ok && reverse; i++) stash_reverse(stash[i]); /* by number */
   if (ok && goes_on) {
     own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);

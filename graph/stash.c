@@ -49,9 +49,9 @@ bool stash_add(Tensor *stash, Tensor *row) {
   return t != NULL;
 }
 
-void stash_full(Tensor *const *stash, int n, int64_t turns, GErr *e) {
+void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e) {
   int64_t each = 0;
-  if (!e->nomem && e->code != ERR_LIMIT) return;
+  if (e->code != ERR_LIMIT && !(e->nomem && m->refused)) return;
   for (int i = 0; i < n; i++) {
     const Tensor *row = stash_row(stash[i], 0);
     bool again = !row;

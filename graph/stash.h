@@ -16,9 +16,9 @@ Tensor *stash_new(Mem *m); /* NULL when out of memory */
 bool stash_add(Tensor *stash, Tensor *row);
 /* Makes the last row the first one. */
 void stash_reverse(Tensor *stash);
-/* After `turns` turns, of which the last failed for lack of memory: *e says so, and what each
- * keeps. */
-void stash_full(Tensor *const *stash, int n, int64_t turns, GErr *e);
+/* After `turns` turns, of which the last failed: if that was for the limit of memory, *e says so,
+ * and what each keeps. */
+void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e);
 /* The row of a turn, borrowed; NULL if there is none, or `t` is no stash. */
 Tensor *stash_row(const Tensor *t, int64_t turn);
 
