@@ -157,7 +157,7 @@ static Value inputs(Turns *t, Value v) {
     Value in = {.tag = V_NODE, .aux = t->stage.level, .weak = v.weak};
     in.u.v = gr_input(t->stage.g, &of);
     if (!has_apart(t, in)) return in;
-    bool other;
+    bool other = false;
     s->stage = t->stage.up;
     push_arg(t, stage_outside(s, v.u.v, &other, t->st->span));
     s->stage = &t->stage;
@@ -205,7 +205,7 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
     /* a value from before the loop, which is the same from the second turn on (rule 74) */
     t->peel |= v.tag == V_NODE && v.aux < t->stage.level && !t->from;
     Val out = stage_lift(s, v, at).u.v;
-    bool other;
+    bool other = false;
     push_out(t, out);
     if (has_apart(t, in)) push_out(t, stage_outside(s, out, &other, at));
     return;
