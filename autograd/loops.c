@@ -70,10 +70,6 @@ typedef struct Answer {
   Val *dc, *dc_there, *sum, *sum_there, *row, *row_there, *gave;
 } Answer;
 
-static uint32_t slot_of(const Graph *g, Val v) {
-  return g->nodes[v.node].result0 + v.res;
-}
-
 /* The result of the loop that is output k of its body. */
 static uint32_t result_of(const Loop *l, int k) {
   return (uint32_t)(k < l->carry ? k : k + l->goes_on);
@@ -93,7 +89,7 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e) {
   for (size_t i = 0; i < body->output_count; i++) {
     /* what is carried is kept as the next turn takes it */
     if (i >= (size_t)carry || gr_node(body, body->outputs[i])->op != OP_INPUT)
-      kept[slot_of(body, body->outputs[i])] = true;
+      kept[ad_slot(body, body->outputs[i])] = true;
   }
   size_t more = 0;
   for (uint32_t i = 0; i < nodes; i++) {
@@ -102,12 +98,12 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e) {
     int64_t input = n->op == OP_INPUT ? gr_attr_i(body, i, AT_INDEX, 0) : -1;
     bool any = input >= 0, carried = input > 0 && input <= carry;
     for (uint32_t k = 0; k < n->operand_count && !any; k++)
-      any = depends[slot_of(body, gr_operand(body, i, (int)k))];
+      any = depends[ad_slot(body, gr_operand(body, i, (int)k))];
     for (uint32_t k = 0; any && k < n->result_count; k++) {
       Val v = {i, k};
       const Type *t = gr_type(body, v);
-      depends[slot_of(body, v)] = ad_has_gradient(t);
-      if (kept[slot_of(body, v)] || t->kind == TK_TOKEN || (!carried && !ad_has_gradient(t)))
+      depends[ad_slot(body, v)] = ad_has_gradient(t);
+      if (kept[ad_slot(body, v)] || t->kind == TK_TOKEN || (!carried && !ad_has_gradient(t)))
         continue;
       if (input >= 0 && !carried) continue;
       /* a `checkpoint` block of the body computes its values again, but those that it saves */
@@ -219,8 +215,8 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
     Val v = body->outputs[k], is = IN(k < l->carry ? l->gave[k] : l->kept[k]);
     if (gr_node(body, v)->op == OP_INPUT || val_none(is) || !ad_has_gradient(gr_type(body, v)))
       continue;
-    Val x = map[slot_of(body, v)];
-    read[slot_of(g, x)] = is;
+    Val x = map[ad_slot(body, v)];
+    read[ad_slot(g, x)] = is;
   }
   Val *y = ARENA_ARRAY(a, Val, most), *dy = ARENA_ARRAY(a, Val, most);
   Val *there = ARENA_ARRAY(a, Val, most);
@@ -464,7 +460,7 @@ static void find_follows(Loop *l) {
   Rule *r = l->r;
   bool *on = ARENA_ARRAY(r->scratch, bool, b->type_count + 1);
   for (int i = 1; i < r->in_count; i++)
-    on[slot_of(b, b->inputs[i])] = r->wants[i] && ad_has_gradient(body_type(l, i));
+    on[ad_slot(b, b->inputs[i])] = r->wants[i] && ad_has_gradient(body_type(l, i));
   for (bool more = true; more;) {
     more = false;
     for (uint32_t n = 0; n < b->node_count; n++) {
@@ -472,17 +468,17 @@ static void find_follows(Loop *l) {
       bool any = false;
       if (!ad_passes((OpCode)node->op)) continue;
       for (uint32_t k = 0; k < node->operand_count && !any; k++)
-        any = on[slot_of(b, gr_operand(b, n, (int)k))] && ad_carries(b, n, k);
+        any = on[ad_slot(b, gr_operand(b, n, (int)k))] && ad_carries(b, n, k);
       for (uint32_t k = 0; any && k < node->result_count; k++)
-        on[slot_of(b, (Val){n, k})] = ad_has_gradient(gr_type(b, (Val){n, k}));
+        on[ad_slot(b, (Val){n, k})] = ad_has_gradient(gr_type(b, (Val){n, k}));
     }
     for (int k = 0; k < l->carry; k++) {
-      bool *to = &on[slot_of(b, b->inputs[1 + k])];
-      if (*to || !on[slot_of(b, b->outputs[k])]) continue;
+      bool *to = &on[ad_slot(b, b->inputs[1 + k])];
+      if (*to || !on[ad_slot(b, b->outputs[k])]) continue;
       *to = more = true;
     }
   }
-  for (int i = 1; i <= l->carry; i++) l->follows[i] = on[slot_of(b, b->inputs[i])];
+  for (int i = 1; i <= l->carry; i++) l->follows[i] = on[ad_slot(b, b->inputs[i])];
 }
 
 /* The slots of carried values come first, then rows, then captured values; slot 0 is the number of

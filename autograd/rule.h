@@ -69,6 +69,10 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e);
 bool ad_keep_inside(Graph *g, uint32_t lo, uint32_t hi, GErr *e);
 /* Appends results to a node; the node numbers stay. */
 void ad_add_results(Graph *g, uint32_t node, size_t more, const Type *types);
+/* The number of a value among the results of a graph. */
+static inline uint32_t ad_slot(const Graph *g, Val v) {
+  return g->nodes[v.node].result0 + v.res;
+}
 /* Adds d to a sum that may be none yet. Each has a bool that says whether it is there, VAL_NONE:
  * surely. An absent one is -0, so that a sum needs no condition. */
 void ad_add(B *b, Val *sum, Val *there, Val d, Val d_there);

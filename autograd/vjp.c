@@ -188,7 +188,7 @@ typedef struct Sweep {
 } Sweep;
 
 static uint32_t slot(const Sweep *s, Val v) {
-  return s->g->nodes[v.node].result0 + v.res - s->base;
+  return ad_slot(s->g, v) - s->base;
 }
 
 static bool inside(const Sweep *s, Val v) {
@@ -736,10 +736,6 @@ bool ad_passes(OpCode op) {
   return passes_gradient(rules[op]);
 }
 
-static uint32_t number_of(const Graph *g, Val v) {
-  return g->nodes[v.node].result0 + v.res;
-}
-
 /* Marks the operands of a choice or a loop to which gradients of its marked results go. */
 static void back_through(Arena *scratch, const Graph *g, uint32_t n, const bool *live,
                          bool *operand) {
@@ -752,18 +748,18 @@ static void back_through(Arena *scratch, const Graph *g, uint32_t n, const bool 
     bool *inner = ARENA_ARRAY(scratch, bool, in->type_count + 1);
     for (uint32_t k = 0; k < in->output_count; k++)
       if (live[node->result0 + k + (turns && k >= carry)])
-        inner[number_of(in, in->outputs[k])] = true;
+        inner[ad_slot(in, in->outputs[k])] = true;
     for (bool more = true; more;) {
       more = false;
       ad_mark_back(scratch, in, inner, NULL);
       for (uint32_t k = 0; k < carry; k++) {
-        bool *out = &inner[number_of(in, in->outputs[k])];
-        if (!inner[number_of(in, in->inputs[1 + k])] || *out) continue;
+        bool *out = &inner[ad_slot(in, in->outputs[k])];
+        if (!inner[ad_slot(in, in->inputs[1 + k])] || *out) continue;
         *out = more = true;
       }
     }
     for (uint32_t k = !loop; k < node->operand_count; k++)
-      operand[k] |= inner[number_of(in, in->inputs[loop ? k : k - 1])];
+      operand[k] |= inner[ad_slot(in, in->inputs[loop ? k : k - 1])];
   }
 }
 
@@ -780,7 +776,7 @@ void ad_mark_back(Arena *scratch, const Graph *g, bool *live, const bool *ends) 
     for (uint32_t k = 0; k < node->operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
       if (choice ? !operand[k] : !ad_carries(g, n, k)) continue;
-      if (ad_has_gradient(gr_type(g, v))) live[number_of(g, v)] = true;
+      if (ad_has_gradient(gr_type(g, v))) live[ad_slot(g, v)] = true;
     }
   }
 }

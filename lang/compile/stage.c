@@ -123,8 +123,9 @@ typedef enum Made { MADE_LEAF, MADE_QUIET, MADE_LOUD } Made;
 static Made made(const Stage *st, Val v, Value *cut) {
   for (;;) {
     const GNode *n = gr_node(st->g, v);
-    const struct Apart *a = apart_of(st, v);
-    if (state_is_merged(st, v)) return MADE_LEAF;
+    bool given = n->op == OP_INPUT || n->op == OP_BRANCH || n->op == OP_LOOP;
+    const struct Apart *a = given ? apart_of(st, v) : NULL;
+    if (given && state_is_merged(st, v)) return MADE_LEAF;
     if (a && val_eq(a->cut, v)) return MADE_LOUD;
     if (a) *cut = (Value){.tag = V_NODE, .aux = st->level, .u.v = a->cut};
     if (a) return MADE_QUIET;

@@ -27,8 +27,8 @@
 #include "lang/eval/shapes.h"
 #include "lang/eval/steps.h"
 #include "lang/eval/turns.h"
-#include "lang/eval/unroll.h"
 #include "lang/eval/type.h"
+#include "lang/eval/unroll.h"
 #include "lang/eval/want.h"
 #include "lang/names/desugar.h"
 #include "lang/names/meant.h"
@@ -704,8 +704,10 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
   if (may_stay && hi - lo > s->config.unroll && unroll_not(s, st, it, lo, hi, &end)) return end;
   Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT};
-  if (may_stay && unroll_or_stay(s, st, it, lo, hi, iterate, &x, &end)) return end;
-  if (!may_stay) iterate(&x);
+  if (!may_stay)
+    iterate(&x);
+  else if (unroll_or_stay(s, st, it, lo, hi, iterate, &x, &end))
+    return end;
   return x.flow;
 }
 

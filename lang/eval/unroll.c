@@ -25,28 +25,38 @@ static void attempt(void *ud) {
   a->flow = turns_for(a->s, a->st, a->it, v_int(a->lo), v_int(a->hi), true);
 }
 
-/* Goes back to `left` after a failure; false if it has to be thrown: an effect that stands in the
- * graph already would be there twice. */
-static bool back(Session *s, const Left *left, size_t diags, Prov at) {
+/* What was there before a try. */
+typedef struct Before {
+  Left left;
+  Prov at;
+  size_t diags;
+} Before;
+
+static void before(Session *s, Before *b) {
+  b->at = s->stage->g->at;
+  b->diags = s->diags.count;
+  left_open(s, &b->left);
+}
+
+/* Goes back to it after a failure. One that may not be forgotten is thrown: it is no error of the
+ * program, or an effect that stands in the graph already would be there twice. */
+static void back(Session *s, const Before *b, int code) {
   Unit *u = s->stage->unit;
-  if (u && !val_none(u->token) && !val_eq(u->token, left->token[0])) return false;
-  dg_rewind(&s->diags, diags);
-  left_restore(s, left);
-  s->stage->g->at = at;
-  return true;
+  bool effects = u && !val_none(u->token) && !val_eq(u->token, b->left.token[0]);
+  if (code != MEM_ERR_PROGRAM || effects) mem_throw(&s->mem, code);
+  dg_rewind(&s->diags, b->diags);
+  left_restore(s, &b->left);
+  s->stage->g->at = b->at;
 }
 
 bool unroll_not(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *flow) {
   Attempt a = {s, st, it.tag == V_RANGE ? v_unit() : it, lo, hi, FLOW_NEXT};
-  Left left;
-  Prov at = s->stage->g->at;
-  size_t before = s->diags.count;
-  left_open(s, &left);
+  Before b;
+  before(s, &b);
   int code = api_guard(s, attempt, &a);
   *flow = a.flow;
-  if (code == MEM_OK) return true;
-  if (code != MEM_ERR_PROGRAM || !back(s, &left, before, at)) mem_throw(&s->mem, code);
-  return false;
+  if (code != MEM_OK) back(s, &b, code);
+  return code == MEM_OK;
 }
 
 typedef struct Lists {
@@ -69,15 +79,13 @@ bool unroll_or_stay(Session *s, Node *st, Value it, int64_t lo, int64_t hi,
     unrolled(ud);
     return false;
   }
-  Left left;
-  Prov at = s->stage->g->at;
-  size_t before = s->diags.count;
-  left_open(s, &left);
+  Before b;
+  before(s, &b);
   int code = api_guard(s, unrolled, ud);
   if (code == MEM_OK) return false;
-  bool lengths = code == MEM_ERR_PROGRAM && s->diags.count > before &&
-                 s->diags.items[before]->code == ERR_BRANCH;
-  if (!lengths || !back(s, &left, before, at)) mem_throw(&s->mem, code);
+  if (s->diags.count == b.diags || s->diags.items[b.diags]->code != ERR_BRANCH)
+    mem_throw(&s->mem, code);
+  back(s, &b, code);
   *flow = turns_for(s, st, it.tag == V_RANGE ? v_unit() : it, v_int(lo), v_int(hi), false);
   return true;
 }
