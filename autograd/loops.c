@@ -690,9 +690,13 @@ static void all_LOOP(Rule *r) {
     rows += l.slots[i].part == ROW;
   }
   if (!body->output_count) return;
-  Attr attrs[3] = {attr_i(AT_CARRY, carried), attr_i(AT_MAPPED, rows),
+  Attr attrs[5] = {attr_i(AT_CARRY, carried), attr_i(AT_MAPPED, rows),
                    attr_i(AT_REVERSE, !l.reverse)};
-  Val v = gr_op(g, OP_LOOP, args, l.slot_count, attrs, 3, &body, 1, &e);
+  const Attr *counter = gr_attr(g, r->node, AT_COUNTER), *from = gr_attr(g, r->node, AT_VALUE);
+  int attr_count = 3;
+  if (counter) attrs[attr_count++] = *counter;
+  if (from) attrs[attr_count++] = *from;
+  Val v = gr_op(g, OP_LOOP, args, l.slot_count, attrs, attr_count, &body, 1, &e);
   if (val_none(v)) {
     r->b.failed = true;
     r->b.err = e;

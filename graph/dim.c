@@ -57,7 +57,8 @@ typedef struct Poly {
 typedef struct Symbol {
   Name name;
   Span at;
-  uint32_t nth;    /* 1 for the first symbol of that name */
+  uint32_t nth; /* 1 for the first symbol of that name */
+  bool counter;
   ptrdiff_t alike; /* the previous symbol whose name has this hash, or TABLE_NONE */
 } Symbol;
 typedef struct Fact {
@@ -876,7 +877,7 @@ static uint32_t so_called(DimTab *t, Name name) {
 }
 
 Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
-  Symbol s = {name, at, so_called(t, name) + 1, TABLE_NONE};
+  Symbol s = {name, at, so_called(t, name) + 1, false, TABLE_NONE};
   Sym id = (Sym)t->sym_count;
   uint32_t atom = atom_get(t, (Atom){ATOM_SYM, 0, 1, id, 0});
   Term u = {1, mono_get(t, &atom, 1)};
@@ -884,6 +885,18 @@ Dim dim_symbol(DimTab *t, Name name, Span at, Sym *out) {
   VEC_PUSH(t->arena, t->syms, t->sym_count, t->sym_cap, s);
   if (out) *out = id;
   return d;
+}
+
+Dim dim_counter(DimTab *t, Name name, Span at, Sym *out) {
+  Sym s;
+  Dim d = dim_symbol(t, name, at, &s);
+  t->syms[s].counter = true;
+  if (out) *out = s;
+  return d;
+}
+
+bool dim_is_counter(const DimTab *t, Sym s) {
+  return s < t->sym_count && t->syms[s].counter;
 }
 
 Dim dim_of_symbol(DimTab *t, Sym s) {
@@ -970,6 +983,7 @@ bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int
       if (a->kind == ATOM_SYM) {
         if (!env || (bound && !bound[a->a])) return false;
         v = env[a->a];
+        if (t->syms[a->a].counter && v-- < 1) return false;
       } else {
         if (!dim_eval(t, a->a, env, bound, &x) || !dim_eval(t, a->b, env, bound, &y)) return false;
         if (y == 0 || (y == -1 && x == INT64_MIN)) return false;

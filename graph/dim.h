@@ -45,6 +45,10 @@ Sym dim_symbol_count(const DimTab *t);
 Dim dim_of_symbol(DimTab *t, Sym s);
 Name dim_symbol_name(const DimTab *t, Sym s);
 Span dim_symbol_span(const DimTab *t, Sym s);
+/* A symbol for the counter of one loop, which is 0 or more: in its body env[symbol] is that number
+ * plus 1. In an env outside of it there is 0, and dims with it have no value. */
+Dim dim_counter(DimTab *t, Name name, Span at, Sym *out);
+bool dim_is_counter(const DimTab *t, Sym s);
 /* Calls f for every symbol inside d. */
 void dim_symbols(const DimTab *t, Dim d, void (*f)(void *ud, Sym s), void *ud);
 /* Translates a dim of table `src` to `dst`: each symbol s is replaced by to[s], a dim of `dst`.

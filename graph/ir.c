@@ -203,6 +203,22 @@ void gr_output(Graph *g, Val v) {
   VEC_PUSH(g->arena, g->outputs, g->output_count, g->output_cap, v);
 }
 
+typedef struct FindCounter {
+  const DimTab *t;
+  bool found;
+} FindCounter;
+
+static void find_counter(void *ud, Sym s) {
+  FindCounter *f = ud;
+  f->found |= dim_is_counter(f->t, s);
+}
+
+bool gr_sized_by_turn(const DimTab *t, Dim d) {
+  FindCounter f = {t, false};
+  dim_symbols(t, d, find_counter, &f);
+  return f.found;
+}
+
 void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text) {
   gr_check_help(g, k, a, b, text, NULL);
 }

@@ -32,6 +32,7 @@ const char *const attr_name[AT_COUNT] = {
     [AT_MAPPED] = "mapped",   [AT_TEXT] = "text",
     [AT_SIZE] = "size",       [AT_DEVICE] = "device",
     [AT_SEEN] = "seen",       [AT_WHILE] = "while",
+    [AT_COUNTER] = "counter",
 };
 
 /* The spelling in programs, if it differs from the op's name. */

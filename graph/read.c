@@ -544,7 +544,8 @@ static bool block(Reader *r, Graph *g) {
 /* Reads up to the first line of the body. */
 static bool declarations(Reader *r, Graph *g) {
   while (next_line(r)) {
-    if (take_word(r, "sym")) {
+    bool counter = take_word(r, "counter");
+    if (counter || take_word(r, "sym")) {
       Name name = NULL;
       Span at = {0, 0, 0};
       blanks(r);
@@ -560,7 +561,7 @@ static bool declarations(Reader *r, Graph *g) {
       }
       if (take(r, '@') && !span(r, &at)) return false;
       if (dim_symbol_count(r->dims) > 10000) return fault(r, "too many symbols");
-      dim_symbol(r->dims, name, at, NULL);
+      (counter ? dim_counter : dim_symbol)(r->dims, name, at, NULL);
     } else if (take_word(r, "fact")) {
       Dim a, b;
       if (!dim(r, &a) || !need(r, ',') || !dim(r, &b)) return false;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "graph/anomaly.h"
 #include "graph/op.h"
 #include "graph/opcode.h"
 #include "graph/run_op.h"
@@ -358,7 +359,10 @@ static bool run_CONV2D_WEIGHT(Run *r) {
 }
 
 /* ---- structured ops */
+static bool check_turn(const Graph *g, const int64_t *env, GErr *e, Prov *at);
+
 static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
+  if (!check_turn(r->regions[region], r->c->env, r->e, r->at)) return false;
   if (r->c->body) return r->c->body(r->c->body_ud, r->regions[region], in, out, r->e, r->at);
   return exec(r->regions[region], r->c, in, NULL, out, r->e, r->at);
 }
@@ -405,10 +409,20 @@ static bool run_LOOP(Run *r) {
   /* own: turn, carried values, what the region gives, stashes that are made, zeros for rows; arg:
    * the region's inputs, borrowed */
   size_t owned = 1 + (size_t)(carry + give + kept + stashes);
-  Tensor **own = tn_refs(m, owned, (size_t)r->n * sizeof(Tensor *));
+  const Attr *counter = attr(r, AT_COUNTER);
+  const int64_t *outside = r->env;
+  int64_t first = counter ? attr_or(r, AT_VALUE, 0) : 0;
+  Sym symbol = 0, symbols = counter ? dim_symbol_count(r->dims) : 0;
+  Tensor **own = tn_refs(m, owned, (size_t)r->n * sizeof(Tensor *) + symbols * sizeof(int64_t));
   Tensor **cur = own + 1, **next = cur + carry, **stash = next + give, **zeros = stash + kept;
   Tensor **arg = zeros + stashes;
+  int64_t *env = (int64_t *)(void *)(arg + r->n);
   bool ok = true;
+  if (counter) {
+    memcpy(env, outside, symbols * sizeof *env);
+    dim_is_symbol(r->dims, (Dim)counter->u.i, &symbol);
+    r->env = r->c->env = env;
+  }
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
   for (int i = 0; i < kept && ok; i++) ok = (stash[i] = stash_new(m)) || fail(r);
   for (; turn < count && ok && (!goes_on || tn_get_i64(cur[0], 0)); turn++) {
@@ -420,6 +434,7 @@ static bool run_LOOP(Run *r) {
     int64_t number = reverse ? count - 1 - turn : turn;
     own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, number);
     if (!own[0]) ok = fail(r);
+    if (counter) env[symbol] = (int64_t)((uint64_t)first + (uint64_t)number + 1);
     for (int i = 0; i < r->n && ok; i++) {
       int row = i - 1 - carry;
       arg[i] = i == 0 ? own[0] : i <= carry ? cur[i - 1] : r->in[i];
@@ -445,6 +460,7 @@ static bool run_LOOP(Run *r) {
     tn_unref(own[0]);
     own[0] = NULL;
   }
+  r->env = r->c->env = outside;
   if (!ok) stash_full(m, stash, kept, turn, r->e);
   for (int i = 0; i < kept && ok && reverse; i++) stash_reverse(stash[i]); /* by number */
   if (ok && goes_on) {
@@ -668,12 +684,25 @@ static bool check_one(const Graph *g, const SizeCheck *k, const int64_t *env, GE
   return k->help ? gerr_help(e, "%s", k->help) : false;
 }
 
-static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at) {
+/* `turns`: those of the sizes that depend on the iteration of a loop, which are tested when the
+ * region begins; else the others. */
+static bool check_own(const Graph *g, bool turns, const int64_t *env, GErr *e, Prov *at) {
   for (size_t i = 0; i < g->check_count; i++) {
-    if (check_one(g, &g->checks[i], env, e)) continue;
-    if (at && g->checks[i].prov < g->prov_count) *at = g->provs[g->checks[i].prov];
+    const SizeCheck *k = &g->checks[i];
+    bool turn = gr_sized_by_turn(g->dims, k->a) || gr_sized_by_turn(g->dims, k->b);
+    if (turn != turns || check_one(g, k, env, e)) continue;
+    if (at && k->prov < g->prov_count) *at = g->provs[k->prov];
     return false;
   }
+  return true;
+}
+
+static bool check_turn(const Graph *g, const int64_t *env, GErr *e, Prov *at) {
+  return check_own(g, true, env, e, at);
+}
+
+static bool check_all(const Graph *g, const int64_t *env, GErr *e, Prov *at) {
+  if (!check_own(g, false, env, e, at)) return false;
   for (size_t i = 0; i < g->region_count; i++) {
     if (!check_all(g->regions[i], env, e, at)) return false;
   }
@@ -696,46 +725,6 @@ static bool check_input(const Graph *g, size_t i, const Tensor *x, const int64_t
   for (int k = 0; x && k < x->rank; k++)
     buf_printf(&b, k ? ", %lld" : "%lld", (long long)x->dim[k]);
   return gerr_set(e, ERR_SHAPE_CHECK, -1, "argument %d is %s]", (int)i + 1, b.s);
-}
-
-/* ---- anomaly mode: the first op that makes a NaN or inf is an error (rule 107) */
-enum { HAS_INF = 1, HAS_NAN = 2 };
-
-/* The kinds of numbers in t that are not finite; *where is the place of the first one of `want`. */
-static int oddities(const Tensor *t, int want, int64_t *where) {
-  int found = 0;
-  if (!t || !dt_float(t->dtype)) return 0;
-  for (int64_t i = 0, n = tn_count(t); i < n && found != (HAS_INF | HAS_NAN); i++) {
-    double x = tn_get_f64(t, i);
-    if (x - x == 0) continue;
-    int kind = x != x ? HAS_NAN : HAS_INF;
-    if ((kind & want) && !(found & want)) *where = i;
-    found |= kind;
-  }
-  return found;
-}
-
-/* Reports an op whose result has NaN or inf and none of whose operands has it. If an operand has
- * NaN, inf is not reported either. */
-static bool makes_odd(OpCode op, bool backward, Tensor *const *in, int nin, Tensor *const *out,
-                      int nout, GErr *e) {
-  int64_t where = 0;
-  int made = 0, had = 0;
-  if (op == OP_CONST || (op_info[op].traits & T_VIEW)) return false;
-  for (int k = 0; k < nout; k++) made |= oddities(out[k], 0, &where);
-  if (!made) return false;
-  for (int k = 0; k < nin; k++) had |= oddities(in[k], 0, &where);
-  if (had & HAS_NAN) return false;
-  made &= ~had;
-  for (int k = 0; k < nout && made; k++) {
-    int kind = oddities(out[k], made, &where) & made;
-    if (!kind) continue;
-    double x = tn_get_f64(out[k], where);
-    gerr_set(e, ERR_ANOMALY, -1, "`%s`%s made %s at element %lld", op_info[op].text,
-             backward ? " of the backward" : "", x != x ? "nan" : "inf", (long long)where);
-    return true;
-  }
-  return false;
 }
 
 /* The argument of dispatch for one node of g; `in` and `out` have its operands and results. */
@@ -876,7 +865,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
     }
     c->nodes_run++;
     const Prov *p = &g->provs[n->prov];
-    if (c->anomaly || p->anomaly) ok = !makes_odd(r.op, p->backward, arg, r.n, r.out, r.nout, e);
+    if (c->anomaly || p->anomaly) ok = !anomaly_made(r.op, p->backward, arg, r.n, r.out, r.nout, e);
     if (ok && c->after) ok = c->after(c->ud, g, node, r.out, r.nout, e);
     if (!ok) {
       if (at) *at = *p;
@@ -989,7 +978,7 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
     r.dev = (Device)result[0].dev;
     ok = dispatch(&r);
   }
-  if (ok && c->anomaly && makes_odd(op, false, in, nin, out, nout, e)) {
+  if (ok && c->anomaly && anomaly_made(op, false, in, nin, out, nout, e)) {
     for (int i = 0; i < nout; i++) tn_unref(out[i]);
     memset(out, 0, (size_t)nout * sizeof *out);
     ok = false;

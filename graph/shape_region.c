@@ -118,6 +118,14 @@ bool shape_loop(C *c) {
   if (attr_find(c->attrs, c->nattrs, AT_REVERSE) && !sh_int(c, AT_REVERSE, 0, 2, &flag))
     return false;
   if (many && !sh_int(c, AT_WHILE, 1, 2, &flag)) return false;
+  const Attr *counter = attr_find(c->attrs, c->nattrs, AT_COUNTER);
+  Sym symbol;
+  if (counter &&
+      (counter->kind != AK_DIM || !dim_valid(c->dims, counter->u.i) ||
+       !dim_is_symbol(c->dims, (Dim)counter->u.i, &symbol) || !dim_is_counter(c->dims, symbol)))
+    return sh_bad_attr(c, AT_COUNTER);
+  if (attr_find(c->attrs, c->nattrs, AT_VALUE) && !sh_int(c, AT_VALUE, 0, INT64_MAX, &flag))
+    return false;
   Type count = type_of(DT_I64, DEV_CPU, 0), goes = type_of(DT_BOOL, DEV_CPU, 0);
   if (!match(c, &count, c->in[0], 0, "the count") ||
       !match(c, &count, region_in(c, 0, 0), 0, "the turn")) {

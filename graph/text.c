@@ -5,8 +5,8 @@
  * which prints as the same text. Used symbols are declared in the order of their table.
  *
  *   file     = "graph" [string] "{" { symbol | fact } { block } body "}"
- *   symbol   = "sym" ( name | string | "?" ) [ "@" span ]         ? and names that are no words
- *                                                                 are written ?0 ?1 .. in dims
+ *   symbol   = ( "sym" | "counter" ) ( name | string | "?" ) [ "@" span ]
+ *              ? and names that are no words are written ?0 ?1 .. in dims
  *   fact     = "fact" dim "," dim                             the first is a multiple of the second
  *   block    = "block" number [ "in" number ] [ "budget=" number ] [ "auto" ] [ "saves" ]
  *              [ "reentrant" ] string [ "@" span ]               numbers count up from 1
@@ -340,9 +340,10 @@ static void print_graph(Buf *out, const Graph *g, bool plain) {
     if (!seen.used[s]) continue;
     Name name = plain ? NULL : dim_symbol_name(g->dims, s);
     Span at = plain ? (Span){0, 0, 0} : dim_symbol_span(g->dims, s);
-    p.to[s] = dim_symbol(p.dims, name, at, NULL);
+    bool counter = dim_is_counter(g->dims, s);
+    p.to[s] = (counter ? dim_counter : dim_symbol)(p.dims, name, at, NULL);
     line(&p);
-    buf_puts(out, "sym ");
+    buf_puts(out, counter ? "counter " : "sym ");
     if (!name)
       buf_putc(out, '?');
     else if (plain_word(name))

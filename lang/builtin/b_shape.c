@@ -7,6 +7,7 @@
 #include "lang/builtin/builtin_fn.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
+#include "lang/eval/bounds.h"
 #include "lang/eval/index.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
@@ -22,7 +23,7 @@
 static Dim add_dim(Session *s, Value v, Span at) {
   if (v.tag == V_INT && v.u.i < 0)
     fail_at(s, ERR_SIZE_NEGATIVE, at, "a size cannot be negative: %lld", (long long)v.u.i);
-  if (v.tag == V_NODE && v.weak)
+  if (v.tag == V_NODE && v.weak && bounds_size(s, v) == DIM_BAD)
     fail_at(s, ERR_NOT_CONST, at,
             "a size must be a constant or a dim; this number is known only when the code runs");
   return type_dim_of(s, v, at, "a size");
@@ -30,7 +31,7 @@ static Dim add_dim(Session *s, Value v, Span at) {
 
 /* A shape: a tuple or weak list of ints, or an int. Returns the rank. */
 static int shape_arg(Session *s, Value v, Span at, Dim *d) {
-  if (v.tag == V_INT || v.tag == V_DIM) {
+  if (v.tag == V_INT || v.tag == V_DIM || (v.tag == V_NODE && v.weak)) {
     d[0] = add_dim(s, v, at);
     return 1;
   }

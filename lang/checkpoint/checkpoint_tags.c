@@ -222,6 +222,11 @@ static const int64_t *call_sizes(Session *s) {
 static void pin_sizes(Session *s, const Type *t, Span at) {
   int64_t d;
   for (int i = 0; i < t->rank; i++)
+    if (gr_sized_by_turn(op_dims_of(s), t->dim[i]))
+      fail_help(s, ERR_NOT_YET, at, "a clause with the name of the value, or with the operation",
+                "not yet: a policy that asks for the size of a value, where it differs from "
+                "iteration to iteration of a loop");
+  for (int i = 0; i < t->rank; i++)
     unit_need_const(s, t->dim[i], at, "a size that a policy asks for", &d);
 }
 

@@ -198,7 +198,8 @@ static bool pin_symbol(Session *s, Dim d, int64_t value) {
 
 void unit_need_const(Session *s, Dim d, Span at, const char *why, int64_t *out) {
   if (dim_is_const(op_dims_of(s), d, out)) return;
-  if (!pin_symbol(s, d, -1)) fail_at(s, ERR_NOT_CONST, at, "%s must be a constant", why);
+  bool turn = gr_sized_by_turn(s->stage->g->dims, d);
+  if (turn || !pin_symbol(s, d, -1)) fail_at(s, ERR_NOT_CONST, at, "%s must be a constant", why);
 }
 
 void unit_want_const(Session *s, Dim d, int64_t only) {

@@ -116,7 +116,8 @@ static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, 
   operands_close(s, &read);
   for (uint32_t i = 0; i < l->count; i++) {
     Value v = items[i];
-    bool number = v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || v_is_weak_list(v);
+    bool number = v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || v_is_weak_list(v) ||
+                  (v.tag == V_NODE && v.weak);
     if (v.tag == V_UNKNOWN) unknown = true;
     if (!number) weak = false;
     if (!number && !v_is_tensor(v) && v.tag != V_BOOL && v.tag != V_NODE) numeric = false;
@@ -574,7 +575,8 @@ static bool stays_loop(Session *s, Value it) {
   if (!in_code(s)) return false;
   if (v_is_tensor(it)) {
     Type t = op_type_of(s, it);
-    return t.rank && dim_is_const(op_dims_of(s), t.dim[0], &end[1]) && end[1] > UNROLL_MAX;
+    if (!t.rank || gr_sized_by_turn(op_dims_of(s), t.dim[0])) return t.rank != 0;
+    return dim_is_const(op_dims_of(s), t.dim[0], &end[1]) && end[1] > UNROLL_MAX;
   }
   if (it.tag != V_RANGE) return false;
   const Value ends[2] = {it.u.range->lo, it.u.range->hi};
@@ -591,7 +593,7 @@ static bool stays_loop(Session *s, Value it) {
 
 static Flow stays_for(Session *s, Node *st, Value it) {
   if (it.tag == V_RANGE) return turns_for(s, st, v_unit(), it.u.range->lo, it.u.range->hi, false);
-  Value n = {.tag = V_DIM, .u.d = op_type_of(s, it).dim[0]};
+  Value n = type_dim_value(s, op_type_of(s, it).dim[0]);
   return turns_for(s, st, it, v_int(0), n, false);
 }
 

@@ -9,6 +9,7 @@
 #include "graph/build.h"
 #include "graph/opcode.h"
 #include "lang/compile/stage.h"
+#include "lang/eval/bounds.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/index.h"
 #include "lang/eval/op_run.h"
@@ -35,84 +36,7 @@ static bool literal_negative(const Node *n) {
   return n->kind == N_UNARY && n->unary.op == AST_NEG && n->unary.operand->kind == N_INT;
 }
 
-/* ---- bounds of slices in code: polynomials of sizes and of run-time numbers
- *
- * These are dims of a table of their own, in which run-time numbers are symbols, beside those of
- * sizes. So the length of the slice `i * w : (i + 1) * w` is `w` for every `i`. */
-
-enum { BOUND_NODES = 1000 /* the most nodes that are visited */ };
-
-typedef struct Seen {
-  const Stage *st;
-  Val v;
-  Dim d;
-} Seen;
-
-typedef struct Bounds {
-  Session *s;
-  DimTab *t;
-  Dim *in, *out; /* the symbols of sizes in t, and in the stage's own table */
-  Sym sizes;
-  Seen *seen;
-  size_t count, cap;
-} Bounds;
-
-static Bounds bounds_new(Session *s) {
-  DimTab *own = op_dims_of(s);
-  Bounds b = {.s = s, .t = dim_tab_new(&s->scratch), .sizes = dim_symbol_count(own)};
-  b.in = ARENA_ARRAY(&s->scratch, Dim, b.sizes + 1);
-  b.out = ARENA_ARRAY(&s->scratch, Dim, b.sizes + 1);
-  for (Sym k = 0; k < b.sizes; k++) {
-    Sym same;
-    b.in[k] = dim_symbol(b.t, dim_symbol_name(own, k), (Span){0}, &same);
-    b.out[k] = dim_of_symbol(own, k);
-  }
-  return b;
-}
-
-static Dim bound_node(Bounds *b, const Stage *st, Val v) {
-  stack_check();
-  for (size_t i = 0; i < b->count; i++)
-    if (b->seen[i].st == st && val_eq(b->seen[i].v, v)) return b->seen[i].d;
-  const Graph *g = st->g;
-  const GNode *n = gr_node(g, v);
-  const Attr *a = n->op == OP_CONST ? gr_attr(g, v.node, AT_VALUE) : NULL;
-  Dim d = DIM_BAD, x[2];
-  bool sum = n->op == OP_ADD || n->op == OP_SUB || n->op == OP_MUL;
-  size_t place = b->count;
-  VEC_PUSH(&b->s->scratch, b->seen, b->count, b->cap, ((Seen){st, v, d}));
-  for (int i = 0; sum && i < 2 && place < BOUND_NODES; i++)
-    x[i] = bound_node(b, st, gr_operand(g, v.node, i));
-  if (sum && place < BOUND_NODES)
-    d = n->op == OP_ADD   ? dim_add(b->t, x[0], x[1])
-        : n->op == OP_SUB ? dim_sub(b->t, x[0], x[1])
-                          : dim_mul(b->t, x[0], x[1]);
-  if (a && a->kind == AK_INT) d = dim_const(b->t, a->u.i);
-  if (n->op == OP_FITS) d = bound_node(b, st, gr_operand(g, v.node, 0));
-  if (n->op == OP_DIM) {
-    Dim size = (Dim)gr_attr(g, v.node, AT_SIZE)->u.i;
-    d = dim_import(b->t, op_dims_of(b->s), size, b->in, b->sizes);
-  }
-  for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
-    if (val_eq(st->inner[i], v)) d = bound_node(b, st->up, st->outer[i]);
-  if (d == DIM_BAD) {
-    Sym run_time;
-    d = dim_symbol(b->t, NULL, (Span){0}, &run_time);
-  }
-  b->seen[place].d = d;
-  return d;
-}
-
-static Dim bound_of(Bounds *b, Value v) {
-  const Stage *st = b->s->stage;
-  while (st->level > v.aux) st = st->up;
-  return bound_node(b, st, v.u.v);
-}
-
-/* d as a dim of the stage's table; DIM_BAD if it has a run-time number in it. */
-static Dim bound_dim(Bounds *b, Dim d) {
-  return dim_import(op_dims_of(b->s), b->t, d, b->out, b->sizes);
-}
+/* ---- slices */
 
 static Value bound(Session *s, Node *n, Value v, bool *neg) {
   *neg = false;
@@ -124,7 +48,7 @@ static Value bound(Session *s, Node *n, Value v, bool *neg) {
             value_type_text(s, v));
   if (!run_time) return v;
   Bounds b = bounds_new(s);
-  Dim d = bound_dim(&b, bound_of(&b, v));
+  Dim d = bounds_dim(&b, bounds_of(&b, v), false);
   return d == DIM_BAD ? v : type_dim_value(s, d);
 }
 
@@ -262,16 +186,33 @@ static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
   return k;
 }
 
-/* Turns a slice with a run-time start into the tensor of its positions along the axis. */
+/* The bound as a size, which may depend on the iteration of a loop; DIM_BAD if it is none. */
+static Dim end_dim(Bounds *b, Value v) {
+  return bounds_dim(b, bounds_of(b, v), true);
+}
+
+/* A slice with an end that only the run knows. One whose length is a size of the call becomes the
+ * tensor of its positions along the axis. Else both ends are sizes of the iteration. */
 static void run_time_slice(Session *s, Item *it, Dim size) {
   Bounds b = bounds_new(s);
   Dim len = DIM_BAD; /* stays so if only one end is a run-time number */
-  if (it->lo.tag == V_NODE && it->hi.tag == V_NODE)
-    len = bound_dim(&b, dim_sub(b.t, bound_of(&b, it->hi), bound_of(&b, it->lo)));
-  if (len == DIM_BAD)
+  bool both = it->lo.tag == V_NODE && it->hi.tag == V_NODE;
+  if (both) len = dim_sub(b.t, bounds_of(&b, it->hi), bounds_of(&b, it->lo));
+  Dim known = bounds_dim(&b, len, false);
+  if (known == DIM_BAD) {
+    Value *end[2] = {&it->lo, &it->hi};
+    bool sizes = true;
+    for (int i = 0; i < 2 && sizes; i++)
+      sizes = end[i]->tag != V_NODE || end_dim(&b, *end[i]) != DIM_BAD;
+    for (int i = 0; i < 2 && sizes; i++)
+      if (end[i]->tag == V_NODE) *end[i] = (Value){.tag = V_DIM, .u.d = end_dim(&b, *end[i])};
+    if (sizes) return;
+    known = bounds_dim(&b, len, true);
+  }
+  if (known == DIM_BAD)
     fail_help(s, ERR_SLICE_DYNAMIC, it->span, "`slice(x, start, len)` takes a run-time start",
               "in code the length of a slice must be a dim expression");
-  len = slice_length(s, it, len, size);
+  len = slice_length(s, it, known, size);
   Value i = op_iota(s, len, DT_I64, it->span);
   if (it->step != 1) i = op_binary(s, AST_MUL, i, v_int(it->step), it->span, it->span, it->span);
   it->kind = IT_NODE;

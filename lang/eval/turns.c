@@ -28,6 +28,7 @@
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
 #include "lang/eval/left.h"
+#include "lang/eval/loop_body.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/rows.h"
@@ -76,6 +77,7 @@ typedef struct Turns {
   bool peel;          /* the first turn has to stand in front of the loop */
   Stage stage;
   Value turns;      /* a bound of their number; without exits that is it */
+  Dim counter;      /* the number of the turn in sizes; DIM_BAD: in none */
   Val *args, *outs; /* of the node; of the region */
   size_t arg_count, arg_cap, out_count, out_cap, next;
   bool again; /* a list was seen to grow */
@@ -85,6 +87,40 @@ typedef struct Turns {
   size_t kept_count, kept_cap;
   Val node;
 } Turns;
+
+/* The counter of the loop in its first turn, as far as it is known. */
+static int64_t first_number(const Turns *t) {
+  int64_t lo = t->lo.tag == V_INT && t->lo.u.i > 0 ? t->lo.u.i : 0, sum;
+  return __builtin_add_overflow(lo, t->from, &sum) ? 0 : sum;
+}
+
+Dim turns_counter(const Stage *st, bool make, int64_t *first) {
+  Turns *t = st->turns;
+  *first = first_number(t);
+  const Node *var = t->st->loop.pat;
+  Name name = var && var->kind == N_PAT_NAME ? var->name : NULL;
+  if (t->counter == DIM_BAD && make) t->counter = dim_counter(st->g->dims, name, t->st->span, NULL);
+  return t->counter;
+}
+
+typedef struct FindTurn {
+  Sym own;
+  bool found;
+} FindTurn;
+
+static void find_turn(void *ud, Sym k) {
+  FindTurn *f = ud;
+  f->found |= k == f->own;
+}
+
+/* Whether a size of the type differs from turn to turn. */
+static bool sized_by_turn(const Turns *t, const Type *of) {
+  const DimTab *dims = t->stage.g->dims;
+  FindTurn f = {0, false};
+  if (t->counter == DIM_BAD || !dim_is_symbol(dims, t->counter, &f.own)) return false;
+  for (int k = 0; k < of->rank; k++) dim_symbols(dims, of->dim[k], find_turn, &f);
+  return f.found;
+}
 
 /* ---- values that are carried: trees of tensors and numbers */
 
@@ -201,7 +237,7 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
     bool same = is.dtype == of.dtype && is.rank == of.rank;
     for (int k = 0; same && k < is.rank; k++)
       same = dim_compare(op_dims_of(s), is.dim[k], of.dim[k]) != DIM_DIFFERENT;
-    if (!same) changes(t, c, c->before, v);
+    if (!same || sized_by_turn(t, &of)) changes(t, c, c->before, v);
     /* a value from before the loop, which is the same from the second turn on (rule 74) */
     t->peel |= v.tag == V_NODE && v.aux < t->stage.level && !t->from;
     Val out = stage_lift(s, v, at).u.v;
@@ -236,12 +272,26 @@ static Value results(Turns *t, Value in) {
   return value_like(s, in, parts);
 }
 
+static _Noreturn void leaves_sized(Turns *t, const char *what, const Type *of) {
+  Session *s = t->s;
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  type_print(&b, t->stage.g->dims, of);
+  s->stage = t->stage.up;
+  fail_help(s, ERR_NOT_YET, t->st->span,
+            "a tensor of one size for all iterations, `zeros(..)`, of which each writes a part",
+            "not yet: in a loop that stays one in code, %s has a size that differs from iteration "
+            "to iteration: %s",
+            what, b.s);
+}
+
 /* A value of the type of v, of the region, for the stage around it: it is never read. */
 static Value blank(Turns *t, Value v) {
   stack_check();
   Session *s = t->s;
   if (v.tag == V_NODE || v_is_tensor(v)) {
     Type of = op_type_of(s, v);
+    if (sized_by_turn(t, &of)) leaves_sized(t, "what `return` gives", &of);
     s->stage = t->stage.up;
     B b = {.g = s->stage->g};
     Value r = {.tag = V_NODE, .aux = s->stage->level, .weak = v.weak};
@@ -305,36 +355,6 @@ static Value node_value(const Session *s, Val v) {
  * elements. A value that is carried, too, is one value with what the next turn takes, as in script
  * (rule 74): its rows are those that the turns take. */
 
-typedef struct Reads {
-  Name list;
-  Node *at; /* the first that is no `list = push(list, ..)` */
-} Reads;
-
-static bool names(const Node *n, Name name) {
-  return n->kind == N_NAME && n->name == name;
-}
-
-static void find_read(void *ud, Node *n) {
-  Reads *r = ud;
-  if (!n || r->at) return;
-  if (names(n, r->list)) {
-    r->at = n;
-    return;
-  }
-  if (n->kind == N_ASSIGN && names(n->assign.target, r->list) && n->assign.op == AST_NONE) {
-    const Node *v = n->assign.value;
-    const NodeList *args = &v->call.args;
-    bool pushes = v->kind == N_CALL && v->call.callee->kind == N_NAME && args->count == 2 &&
-                  !strcmp(v->call.callee->name, "push");
-    const Node *to = pushes ? args->items[0] : NULL;
-    if (pushes && names(to->kind == N_ARG ? to->arg.value : to, r->list)) {
-      find_read(ud, args->items[1]);
-      return;
-    }
-  }
-  ast_children(n, find_read, ud);
-}
-
 enum { MOST_ROWS = 60000 }; /* results of a node are counted in 16 bits */
 
 /* The number of turns, if a list can have an element for each; -1: data decides it, or there are
@@ -378,19 +398,18 @@ static bool grows(Turns *t, Carried *c, Value v) {
   bool same = b->count > a->count;
   for (size_t i = 0; same && i < a->count; i++) same = left_same(a->items[i], b->items[i]);
   if (!same && !c->grows) return false;
-  Reads r = {.list = s->locals[t->left.vars[c->index].local].name};
-  if (t->st->loop.cond) find_read(&r, t->st->loop.cond);
-  find_read(&r, t->st->loop.body);
-  if (r.at) {
+  Name list = s->locals[t->left.vars[c->index].local].name;
+  Node *read = loop_reads(t->st, list);
+  if (read) {
     stage_pop(s);
-    fail_help(s, ERR_NOT_YET, r.at->span,
+    fail_help(s, ERR_NOT_YET, read->span,
               "carry what the turns need in a variable of its own; or let a proc or the top level "
               "go through the loop",
-              "not yet: a loop that stays one in code adds to `%s` and reads it, too", r.list);
+              "not yet: a loop that stays one in code adds to `%s` and reads it, too", list);
   }
   t->again |= !c->grows;
   c->grows = true;
-  c->out = turns_known(t) < 0 ? as_rows(t, v, r.list) : v;
+  c->out = turns_known(t) < 0 ? as_rows(t, v, list) : v;
   return true;
 }
 
@@ -468,6 +487,8 @@ static void keep_rows(Turns *t) {
     if (t->items[i].grows) keep_leaves(t, t->items[i].out);
   for (size_t i = 0; i < t->kept_count; i++) {
     Kept *k = &t->kept[i];
+    if (sized_by_turn(t, gr_type(body, k->v)))
+      leaves_sized(t, "what it adds to a list", gr_type(body, k->v));
     Val v = k->carry < 0 ? k->v : body->inputs[1 + k->carry];
     size_t at = t->arg_count;
     while (at < body->output_count && !val_eq(body->outputs[at], v)) at++;
@@ -660,30 +681,6 @@ static Value next_turn(Turns *t, Flow flow) {
   return left_is_open(gone) ? op_run(s, OP_NOT, 1, &gone, NULL, 0, at) : v_bool(true);
 }
 
-static void find_exit(void *ud, Node *n) {
-  bool *found = ud;
-  if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN) return;
-  if (n->kind == N_RETURN || n->kind == N_BREAK) *found = true;
-  ast_children(n, find_exit, ud);
-}
-
-static void find_break(void *ud, Node *n) {
-  bool *found = ud;
-  if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN || n->kind == N_FOR ||
-      n->kind == N_WHILE)
-    return;
-  if (n->kind == N_BREAK) *found = true;
-  ast_children(n, find_break, ud);
-}
-
-/* `while true` without a break ends by a return. */
-static bool only_returns(const Node *st) {
-  bool breaks = false;
-  if (st->kind != N_WHILE || st->loop.cond->kind != N_BOOL || !st->loop.cond->boolean) return false;
-  find_break(&breaks, st->loop.body);
-  return !breaks;
-}
-
 static Val truth(const Stage *st, Value v) {
   return v.tag == V_NODE ? v.u.v : gr_const_i(st->g, DT_BOOL, DEV_CPU, v.u.i != 0);
 }
@@ -777,9 +774,15 @@ static void make_node(Turns *t) {
     memcpy(args + 1 + carried, t->stage.outer, t->stage.capture_count * sizeof *args);
   for (size_t i = 0; i < t->out_count; i++) gr_output(body, t->outs[i]);
   keep_rows(t);
-  Attr attrs[2] = {attr_i(AT_CARRY, (int64_t)carried), attr_i(AT_WHILE, 1)};
+  Attr attrs[4] = {attr_i(AT_CARRY, (int64_t)carried)};
+  int attr_count = 1;
+  if (t->flag) attrs[attr_count++] = attr_i(AT_WHILE, 1);
+  if (t->counter != DIM_BAD) {
+    attrs[attr_count++] = attr_dim(AT_COUNTER, t->counter);
+    attrs[attr_count++] = attr_i(AT_VALUE, first_number(t));
+  }
   stage_at(s, at);
-  t->node = gr_op(g, OP_LOOP, args, (int)n, attrs, t->flag ? 2 : 1, &body, 1, &e);
+  t->node = gr_op(g, OP_LOOP, args, (int)n, attrs, attr_count, &body, 1, &e);
   if (val_none(t->node)) fail_gerr(s, at, &e);
   t->next = t->flag;
   for (size_t i = 0; i < t->kept_count && rows > 0; i++) open_rows(t, &t->kept[i], rows);
@@ -873,6 +876,7 @@ static Value later_turns(Session *s, void *ud) {
                 .lo = t->lo,
                 .count = t->count,
                 .from = 1,
+                .counter = t->counter,
                 .tried = t->tried};
   s->flow = FLOW_NEXT;
   if (t->count.tag == V_UNIT) {
@@ -909,7 +913,7 @@ static Flow rolled(Turns *t) {
   left_open(s, &t->left);
   if (!t->from) carry_assigned(t);
   t->flag = t->count.tag == V_UNIT;
-  find_exit(&t->flag, t->st->loop.body);
+  t->flag |= loop_exits(t->st);
   for (bool dropped = false;; dropped = true) {
     while (!stage_turn(t)) {
     }
@@ -923,7 +927,7 @@ static Flow rolled(Turns *t) {
   }
   if (!t->peel) {
     make_node(t);
-    if (!only_returns(t->st) || !left_is_open(s->frame->returned)) return FLOW_NEXT;
+    if (!loop_only_returns(t->st) || !left_is_open(s->frame->returned)) return FLOW_NEXT;
     value_set(&s->ret, s->frame->ret_value);
     s->frame->returned = s->frame->ret_value = v_unit();
     return FLOW_RETURN;
@@ -962,7 +966,7 @@ static void want_schedule(Session *s, const Node *st) {
 }
 
 Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
-  Turns t = {.s = s, .st = st, .it = it, .lo = lo, .tried = tried};
+  Turns t = {.s = s, .st = st, .it = it, .lo = lo, .counter = DIM_BAD, .tried = tried};
   Span at = st->loop.iter->span;
   want_schedule(s, st);
   t.count = lo.tag == V_INT && !lo.u.i ? hi : op_binary(s, AST_SUB, hi, lo, at, at, at);
@@ -971,7 +975,7 @@ Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
 }
 
 Flow turns_while(Session *s, Node *st) {
-  Turns t = {.s = s, .st = st};
+  Turns t = {.s = s, .st = st, .counter = DIM_BAD};
   want_schedule(s, st);
   t.goes = condition(s, &t);
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);

@@ -10,6 +10,10 @@
 Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried);
 Flow turns_while(Session *s, Node *st);
 
+/* The symbol of the loop whose turn st stages, in dims of the turn (dim_counter): the number of the
+ * turn plus *first. DIM_BAD: it has none yet, and `make` is false. */
+Dim turns_counter(const Stage *st, bool make, int64_t *first);
+
 /* For a gradient of values y of the present stage by the values wrt. A turn of a loop sees what it
  * was given by the turns before as values without a history: an error if y depends on one that is
  * not among wrt. */

@@ -9,6 +9,7 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
+#include "lang/eval/bounds.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/model.h"
 #include "lang/eval/ops.h"
@@ -34,6 +35,8 @@ static int class_of(Name n) {
 Dim type_dim_of(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_DIM) return v.u.d;
   if (v.tag == V_INT) return dim_const(op_dims_of(s), v.u.i);
+  Dim turn = bounds_size(s, v);
+  if (turn != DIM_BAD) return turn;
   int64_t n = want_int(s, v, at, what);
   return dim_const(op_dims_of(s), n);
 }
@@ -41,6 +44,7 @@ Dim type_dim_of(Session *s, Value v, Span at, const char *what) {
 Value type_dim_value(Session *s, Dim d) {
   int64_t n;
   if (dim_is_const(op_dims_of(s), d, &n)) return v_int(n);
+  if (gr_sized_by_turn(op_dims_of(s), d)) return op_dim_node(s, d);
   return (Value){.tag = V_DIM, .u.d = d};
 }
 

@@ -9,6 +9,7 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/left.h"
+#include "lang/eval/loop_body.h"
 #include "lang/eval/turns.h"
 #include "lang/eval/unroll.h"
 
@@ -59,23 +60,9 @@ bool unroll_not(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *fl
   return code == MEM_OK;
 }
 
-typedef struct Lists {
-  bool push, exit;
-} Lists;
-
-static void find_lists(void *ud, Node *n) {
-  Lists *l = ud;
-  if (!n || n->kind == N_LAMBDA || n->kind == N_FN) return;
-  l->exit |= n->kind == N_RETURN || n->kind == N_BREAK || n->kind == N_CONTINUE;
-  l->push |= n->kind == N_NAME && !strcmp(n->name, "push");
-  ast_children(n, find_lists, ud);
-}
-
 bool unroll_or_stay(Session *s, Node *st, Value it, int64_t lo, int64_t hi,
                     void (*unrolled)(void *), void *ud, Flow *flow) {
-  Lists l = {false, false};
-  find_lists(&l, st->loop.body);
-  if (!l.push || !l.exit) {
+  if (!loop_pushes_and_exits(st)) {
     unrolled(ud);
     return false;
   }

@@ -12,7 +12,8 @@
 
 /* The value of a rank-0 i64 or bool of code that depends on constants only, as the counter of an
  * unrolled loop. False: it depends on more. */
-static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
+static bool known_int(const Stage *st, Val v, int depth, int64_t *out) {
+  const Graph *g = st->g;
   const Type *t = gr_type(g, v);
   if (depth > 16 || t->kind != TK_TENSOR || t->rank || (t->dtype != DT_I64 && t->dtype != DT_BOOL))
     return false;
@@ -21,10 +22,12 @@ static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
     *out = gr_attr_i(g, v.node, AT_VALUE, 0);
     return true;
   }
+  for (size_t i = 0; n->op == OP_INPUT && i < st->capture_count; i++)
+    if (val_eq(st->inner[i], v)) return known_int(st->up, st->outer[i], depth + 1, out);
   int64_t a = 0, b = 0, r;
   if (n->operand_count < 1 || n->operand_count > 2) return false;
-  if (!known_int(g, g->operands[n->operand0], depth + 1, &a)) return false;
-  if (n->operand_count == 2 && !known_int(g, g->operands[n->operand0 + 1], depth + 1, &b))
+  if (!known_int(st, g->operands[n->operand0], depth + 1, &a)) return false;
+  if (n->operand_count == 2 && !known_int(st, g->operands[n->operand0 + 1], depth + 1, &b))
     return false;
   switch ((OpCode)n->op) {
   case OP_NEG: r = (int64_t)(0 - (uint64_t)a); break;
@@ -53,7 +56,7 @@ static bool known_int(const Graph *g, Val v, int depth, int64_t *out) {
 
 static bool known(const Session *s, Value v, int64_t *out) {
   for (const Stage *st = v.tag == V_NODE ? s->stage : NULL; st; st = st->up)
-    if (st->level == v.aux) return known_int(st->g, v.u.v, 0, out);
+    if (st->level == v.aux) return known_int(st, v.u.v, 0, out);
   return false;
 }
 

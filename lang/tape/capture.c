@@ -145,6 +145,8 @@ static Kept *captured(Capture *c, const Buf *key, uint64_t hash, Sizes *z, bool 
   GErr e = {.operand = -1};
   capture_graph(c, k, z, &e);
   arena_free(&k->temp);
+  /* counters of loops are symbols, too, without a size: zeros behind the sizes */
+  if (k->g && dim_symbol_count(k->g->dims) > MOST_SIZES) k->g = NULL;
   s->count.backward_captures++;
   if (k->g) k->backend = backend_new(s, k->g, &k->native, z->n, k->effects, c->at);
   log_line(s, LOG_BACKWARD, "captured %zu nodes of the tape in %.2f ms%s%s", c->count,

@@ -281,6 +281,15 @@ static Val *carried(Maker *m, const TapeNode *n, size_t i, const bool *wants) {
   return slot && !val_none(*slot) ? slot : NULL;
 }
 
+/* Symbol i of the call's table as a dim of the graph. */
+static Dim size_here(Maker *m, const DimTab *of, Sym i, const TapeNode *n) {
+  DimTab *t = m->g->dims;
+  int64_t size = i < n->env_count ? n->env[i] : 0;
+  if (!dim_is_counter(of, i)) return sizes_dim(m->z, size);
+  if (size) return dim_sub(t, sizes_dim(m->z, size), dim_const(t, 1)); /* within that loop */
+  return dim_counter(t, dim_symbol_name(of, i), dim_symbol_span(of, i), NULL);
+}
+
 /* The backward half of a call's joint graph. */
 static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants, Val *dx) {
   Graph *g = m->g;
@@ -293,7 +302,7 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
   Val *outs = ARENA_ARRAY(a, Val, b->output_count + 1);
   Sym count = dim_symbol_count(b->dims);
   Dim *subst = ARENA_ARRAY(a, Dim, count + 1);
-  for (Sym i = 0; i < count; i++) subst[i] = sizes_dim(m->z, i < n->env_count ? n->env[i] : 0);
+  for (Sym i = 0; i < count; i++) subst[i] = size_here(m, b->dims, i, n);
   size_t k = 0, carries = 0, next = 0;
   for (size_t i = 0; n->joint->carries && i < n->in_count; i++) carries += n->joint->carries[i];
   for (size_t i = 0; i < b->input_count; i++) {

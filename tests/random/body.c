@@ -249,6 +249,35 @@ static const char *by_data(Maker *m, const Var *v) {
   return part_text(m->w, ONE_OF(m, test), v->name, ONE_OF(m, bound));
 }
 
+/* Adds to t, of dtype dt, a number made of a part of a tensor whose size depends on the counter of
+ * the loop, which has values to `most`. */
+static void prefix(Maker *m, int into, int counter, int most, const char *t, Dt dt) {
+  static const char *const part[] = {
+      "mean(tanh(%1$s[0:n%2$d + 1]))",
+      "sum(softmax(%1$s[0:n%2$d + 1], axis = 0) * %1$s[0:n%2$d + 1])",
+      "mean(%1$s[n%2$d:])",
+      "sum([tanh(%1$s[j]) for j in 0..n%2$d])",
+      "sum(sin(%1$s[n%2$d // 2:n%2$d]))",
+      "sum(concat(list(%1$s[0:n%2$d], %1$s[n%2$d:])) * %1$s)",
+      "max(%1$s[0:n%2$d + 1:2])",
+      "sum(fold%2$d)"};
+  Var *v = body_pick(m, AXES, NULL);
+  if (!v || v->dim[0].n[0] <= most || v->dim[0].n[1] <= most) return;
+  int which = below(m, 9);
+  if (which == 8) { /* a side that data decides where the loop stays one */
+    line(m, into, "if n%d > 0 { %s = %s + %s(mean(%s[0:n%d])) }", counter, t, t, dt_name[dt],
+         v->name, counter);
+    return;
+  }
+  if (which == 7)
+    line(m, into,
+         "var fold%d = 1 * %s\nfold%d[0:n%d + 1] = sqrt(abs(%s[0:n%d + 1]))\n"
+         "for r in %s[0:n%d] { fold%d += tanh(r) }",
+         counter, v->name, counter, counter, v->name, counter, v->name, counter, counter);
+  line(m, into, "%s = %s + %s(%s)", t, t, dt_name[dt],
+       part_text(m->w, part[which], v->name, counter));
+}
+
 static void choice(Maker *m, int into);
 static void turns(Maker *m, int into);
 static void draw(Maker *m, int into);
@@ -368,6 +397,7 @@ static void turns(Maker *m, int into) {
   if (where == 0) early = late = 0; /* a turn that ends before it would add nothing */
   for (int i = 0; i < early; i++) grow(m, g, from, t, start.name);
   side(m, g, &start, t, true);
+  if (counted && chance(m, 60)) prefix(m, g, from, 5, t, start.dt);
   for (int i = 0; i < late; i++) grow(m, g, from, t, start.name);
   m->fresh = false;
   if (where == 1) line(m, g, "%s", exit);
@@ -431,6 +461,7 @@ static void loop(Maker *m, int into) {
   bool first = chance(m, 30);
   if (grows && first) grow(m, l, from, t, like);
   line(m, l, "%s", text);
+  if (chance(m, 30)) prefix(m, l, from, 2 * count, t, start.dt);
   if (!grows) rewrite(m, l, t, start.dt);
   for (int i = first; i < grows; i++) grow(m, l, from, t, like);
   if (exits && !early) line(m, l, "%s", test);

@@ -340,6 +340,26 @@ static void t_eval(void) {
   check(!dim_eval(tab, DIM_BAD, env, NULL, &out));
 }
 
+static void t_counter(void) {
+  fresh();
+  sym("n");
+  Sym s;
+  Dim t = dim_counter(tab, "t", (Span){0, 0, 0}, &s), d = dim_add(tab, parse(tab, "2*n"), t);
+  int64_t env[2] = {5, 0}, out;
+  check(dim_is_counter(tab, s) && !dim_is_counter(tab, 0) && !dim_is_counter(tab, 2));
+  check(gr_sized_by_turn(tab, d) && gr_sized_by_turn(tab, parse(tab, "n//(t + 1)")));
+  check(!gr_sized_by_turn(tab, parse(tab, "n + 3")) && !gr_sized_by_turn(tab, dim_sub(tab, t, t)));
+  check(dim_nonneg(tab, t));
+  check(!dim_eval(tab, d, env, NULL, &out)); /* outside of its loop */
+  check(dim_eval(tab, parse(tab, "n"), env, NULL, &out));
+  env[1] = 1;
+  check(dim_eval(tab, d, env, NULL, &out) && out == 10);
+  env[1] = 4;
+  check(dim_eval(tab, d, env, NULL, &out) && out == 13);
+  check(dim_eval(tab, parse(tab, "n % (t + 1)"), env, NULL, &out) && out == 1);
+  check_str(show(tab, d), "2*n + t");
+}
+
 static void run(void *ud) {
   (void)ud;
   TEST(t_many(), "symbols of one name are numbered, also where they are many");
@@ -350,6 +370,7 @@ static void run(void *ud) {
   TEST(t_symbols(), "symbols are told apart, found, replaced and moved between tables");
   TEST(t_nonneg(), "what cannot be negative is known");
   TEST(t_eval(), "values that do not exist are refused");
+  TEST(t_counter(), "a counter has a value in its loop alone");
   TEST(t_random(), "random dims have the value of their expression and read back");
 }
 

@@ -85,6 +85,41 @@ static void t_loop(void) {
   clean();
 }
 
+/* A size that is the counter: sums of the first elements. */
+static void t_counter(void) {
+  Graph *g =
+      text("graph {\n  counter t\n" INPUT(0, "5", "") "i64\n" INPUT(1, "9", "") "f64\n" INPUT(
+          2, "9", "4") "f64[4]\n"
+                       "  %3 = loop %0 %1 %2 {carry=1 counter=<t> value=1} : "
+                       "f64\n    region {\n" INPUT(0, "5", "") "i64\n" INPUT(
+                           1, "9", "") "f64\n" INPUT(2, "9",
+                                                     "4") "f64[4]\n"
+                                                          "  %3 = slice %2 {starts=[0] lens=[t] "
+                                                          "steps=(1)} : f64[t]\n"
+                                                          "  %4 = sum %3 {axes=(0)} : f64\n"
+                                                          "  %5 = add %1 %4 : f64\n"
+                                                          "  check ge 4, t \"the slice\"\n"
+                                                          "  return %5\n    }\n  return %3\n}\n");
+  if (!g) return;
+  static const double want[] = {0, 1, 12, 123, 1234};
+  for (int64_t count = 0; count <= 5; count++) {
+    Tensor *in[3] = {tn_scalar_i64(&mem, DEV_CPU, DT_I64, count),
+                     tn_scalar_f64(&mem, DEV_CPU, DT_F64, 0), VEC(DT_F64, 1, 10, 100, 1000)},
+           *out = NULL;
+    int64_t env[1] = {0};
+    RunCtx c = {.mem = &mem, .env = env};
+    GErr e = {.code = ERR_BUG};
+    bool ok = gr_run(g, &c, in, &out, &e, NULL);
+    check_int(ok, ==, count < 5);
+    if (ok) check_double(tn_get_f64(out, 0), ==, want[count]);
+    if (!ok) check_str(e.text, "the slice: 4 is less than t = 5");
+    check(c.env == env && env[0] == 0);
+    for (int i = 0; i < 3; i++) tn_unref(in[i]);
+    tn_unref(out);
+  }
+  clean();
+}
+
 static void t_branch(void) {
   Graph *g = text("graph {\n" INPUT(0, "0", "") "bool\n" INPUT(
       1, "8",
@@ -602,6 +637,7 @@ static void t_building(void) {
 
 static void all(void *ud) {
   (void)ud;
+  TEST(t_counter(), "sizes in a loop may be its counter");
   TEST(t_loop(), "a loop carries its values, zero iterations included");
   TEST(t_branch(), "a branch runs one region");
   TEST(t_map(), "a map stacks what its region gives for each row");

@@ -165,6 +165,10 @@ static void t_bad(void) {
   check(!gr_read(&arena, names, "graph \"\\x41\" {\n}", 10, &e));
   check_has(e.text, "this escape is not known");
   bad("graph {\n sym\n}", "a name is expected");
+  bad("graph {\n sym t\n %0 = const {value=1 dtype=5 device=0} : i64\n"
+      " %1 = loop %0 {carry=0 counter=<t>}\n region {\n"
+      " %0 = input {index=0 dtype=5 device=0 dims=[]} : i64\n return\n }\n return\n}",
+      "lacks a proper attribute `counter`");
   bad("graph {\n check lt 1, 2\n}", "no such check");
   bad("graph {\n %0 = token : token @ 1:5-2\n}", "this span ends before");
   bad("graph {\n %0 = token : token @ tag=often\n}", "no such tag");
