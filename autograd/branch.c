@@ -19,6 +19,7 @@
 #include "graph/build.h"
 #include "graph/op.h"
 #include "graph/opcode.h"
+#include "graph/pass.h"
 
 static bool is_token(const Graph *g, Val v) {
   return gr_type(g, v)->kind == TK_TOKEN;
@@ -29,6 +30,22 @@ Graph *ad_region(const Rule *r) {
   g->blocks = r->g->blocks;
   g->at = r->g->at;
   return g;
+}
+
+int ad_seen_inside(const Rule *r) {
+  const GNode *n = &r->g->nodes[r->node];
+  bool hooks = false;
+  for (uint32_t k = 0; r->g->seen_count && k < n->region_count; k++)
+    hooks |= gr_has_hooks(r->g->regions[n->region0 + k]);
+  return hooks ? r->g->seen_count : 0;
+}
+
+void ad_see(const Rule *r, Graph *g, int count, const Val *seen) {
+  Val *own = ARENA_ARRAY(g->arena, Val, count + 1);
+  for (int i = 0; i < count; i++) own[i] = seen[i];
+  g->seen = own;
+  g->seen_count = count;
+  g->seen_number = r->g->seen_number;
 }
 
 Val ad_no_stash(B *b) {
@@ -271,8 +288,10 @@ Val ad_or_zero(B *b, Val there, Val v, bool none) {
 void ad_rule_if(Rule *r, const GradRule *rule, Val there) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Graph *sides[2] = {ad_region(r), ad_region(r)};
-  int most = r->in_count + 2 * r->out_count + 1, n = 1;
+  int seen_count = ad_seen_inside(r);
+  int most = r->in_count + 2 * r->out_count + seen_count + 1, n = 1;
   Val *args = ARENA_ARRAY(r->scratch, Val, most);
+  Val *seen = ARENA_ARRAY(r->scratch, Val, seen_count + 1);
   Val *in = ARENA_ARRAY(r->scratch, Val, most), *out = in + r->in_count, *dout = out + r->out_count;
   args[0] = there;
   for (int i = 0; i < r->in_count + 2 * r->out_count; i++) {
@@ -289,6 +308,12 @@ void ad_rule_if(Rule *r, const GradRule *rule, Val there) {
       args[n++] = v;
     }
   }
+  for (int i = 0; i < seen_count; i++) {
+    Val v = args[n++] = r->g->seen[i];
+    seen[i] = gr_input(sides[0], gr_type(r->g, v));
+    gr_input(sides[1], gr_type(r->g, v));
+  }
+  ad_see(r, sides[0], seen_count, seen);
   /* the rule reads types, attributes and regions of the copy */
   Val copy = ad_copy_node(sides[0], r->g, r->node, in, &e);
   if (failed(r, val_none(copy), &e)) return;
@@ -402,6 +427,10 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
     Val v = r->in[j + 1];
     in[j] = is_token(r->g, v) ? gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, e) : AT(v);
   }
+  int seen_count = ad_seen_inside(r);
+  Val *seen = ARENA_ARRAY(r->scratch, Val, seen_count + 1);
+  for (int i = 0; i < seen_count; i++) seen[i] = AT(r->g->seen[i]);
+  ad_see(r, g, seen_count, seen);
   Val *map = ARENA_ARRAY(r->scratch, Val, body->type_count + 1);
   if (!ad_inline_mapped(g, body, in, out, map, e)) return false;
   /* what the side has computed is read, and not computed again */
@@ -490,7 +519,9 @@ static bool side_gradient(Rule *r, int k, const Given *given, Answer *a, GErr *e
 static void all_BRANCH(Rule *r) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   int all = r->in_count + r->behind;
+  int seen_count = ad_seen_inside(r);
   size_t most = 3 * (size_t)all + 3 * (size_t)r->out_count + r->origin_count + 1;
+  most += (size_t)seen_count;
   Given given = {ARENA_ARRAY(r->scratch, Val, most), 1};
   Answer side[2];
   given.v[0] = r->in[0];
@@ -513,6 +544,7 @@ static void all_BRANCH(Rule *r) {
   for (size_t i = 0; i < r->origin_count; i++)
     if (r->origins[i].known < 0 && !decided(r, r->origins[i].is, 0, &holds))
       give(&given, r->origins[i].is);
+  for (int i = 0; i < seen_count; i++) give(&given, r->g->seen[i]);
   for (int k = 0; k < 2; k++) {
     side[k].dx = ARENA_ARRAY(r->scratch, Val, all + 1);
     side[k].there = ARENA_ARRAY(r->scratch, Val, all + 1);

@@ -225,7 +225,7 @@ static bool make_backward(Split *s, const Val *saved, int nsaved) {
   for (size_t k = first_gradient(s); k < j->output_count; k++)
     gr_output(g, map[slot(j, j->outputs[k])]);
   g->at = (Prov){.origin = -1};
-  s->joint->backward = g;
+  s->joint->backward = gr_has_hooks(g) ? gr_no_hooks(s->to, g) : g;
   return true;
 }
 
@@ -239,7 +239,7 @@ static Graph *make_forward(Split *s, const Val *saved, int nsaved) {
     if (node->op == OP_HOOK) continue;
     Graph **regions = node->region_count ? ARENA_ARRAY(tmp, Graph *, node->region_count) : NULL;
     for (uint32_t k = 0; k < node->region_count; k++)
-      regions[k] = gr_clone(tmp, s->j->regions[node->region0 + k]);
+      regions[k] = gr_no_hooks(tmp, s->j->regions[node->region0 + k]);
     copy_node(g, &m, n, regions);
   }
   copy_checks(g, s->w->flat);

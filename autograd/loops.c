@@ -53,9 +53,10 @@ typedef struct Loop {
   int *dc, *dc_there, *sum, *sum_there, *gave;
   /* of rows: what the loop kept, per output of the body; its stashes, their sums, per operand */
   int *kept, *dkept, *dkept_there, *stash, *row_sum, *row_there;
-  int *capture, count; /* per operand; of the number of turns */
-  int *origin;         /* of the bools of origins */
-  Here *row_here;      /* per stash: what the gradient says of its rows */
+  int *capture, count;   /* per operand; of the number of turns */
+  int *origin;           /* of the bools of origins */
+  int *seen, seen_count; /* of what hooks see */
+  Here *row_here;        /* per stash: what the gradient says of its rows */
   GErr *e;
 } Loop;
 
@@ -343,6 +344,9 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
 static Val *take_slots(const Loop *l, Graph *g) {
   Val *in = ARENA_ARRAY(l->r->scratch, Val, l->slot_count + 1);
   for (int i = 0; i < l->slot_count; i++) in[i] = gr_input(g, &l->slots[i].type);
+  Val *seen = ARENA_ARRAY(l->r->scratch, Val, l->seen_count + 1);
+  for (int i = 0; i < l->seen_count; i++) seen[i] = in[l->seen[i]];
+  ad_see(l->r, g, l->seen_count, seen);
   return in;
 }
 
@@ -537,6 +541,8 @@ static void make_slots(Loop *l, Known first) {
       l->capture[i] = slot(l, CAPTURED, r->in[i], body_type(l, i));
   for (size_t k = 0; k < r->origin_count; k++)
     if (r->origins[k].known < 0) l->origin[k] = slot(l, CAPTURED, r->origins[k].is, &flag);
+  for (int i = 0; i < l->seen_count; i++)
+    l->seen[i] = slot(l, CAPTURED, g->seen[i], gr_type(g, g->seen[i]));
   r->b.failed |= of.failed;
   if (of.failed) r->b.err = of.err;
 }
@@ -544,9 +550,12 @@ static void make_slots(Loop *l, Known first) {
 static void renumber(Loop *l, const int *to) {
   int *list[] = {l->dc,          l->dc_there,  l->sum,     l->sum_there, l->stash,
                  l->row_sum,     l->row_there, l->capture, l->kept,      l->dkept,
-                 l->dkept_there, l->gave,      l->origin};
+                 l->dkept_there, l->gave,      l->origin,  l->seen};
   for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
-    int count = k < 8 ? l->all : k < 12 ? l->gives : (int)l->r->origin_count;
+    int count = k < 8     ? l->all
+                : k < 12  ? l->gives
+                : k == 12 ? (int)l->r->origin_count
+                          : l->seen_count;
     for (int i = 0; i < count; i++)
       if (list[k][i] > 0) list[k][i] = to[list[k][i]];
   }
@@ -632,6 +641,18 @@ static bool find_forms(Loop *l, Known first, Forms *f, Known *end) {
   return true;
 }
 
+/* A loop over the rows of a list (lang/eval/rows.c) may leave some out: what it gives of these is
+ * absent. */
+static void may_skip_rows(Loop *l) {
+  const Rule *r = l->r;
+  const Graph *g = r->g;
+  if (g->provs[g->nodes[r->node].prov].backward) return;
+  for (int i = l->carry + 1; i <= l->carry + l->rows; i++)
+    if (l->row_here[i] == SURE && gr_node(g, r->at[i])->op == OP_LOOP &&
+        !val_eq(turns_of(g, r->at[i].node), turns_of(g, r->node)))
+      l->row_here[i] = MAYBE;
+}
+
 static void all_LOOP(Rule *r) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Graph *g = r->g;
@@ -657,7 +678,10 @@ static void all_LOOP(Rule *r) {
       if (val_eq(r->at[i], r->origins[k].y) && r->wants[i]) l.adds[r->home[i]] = true;
   for (int i = 1; i <= l.carry; i++) l.ends |= r->wants[i] && l.adds[r->home[i]];
   find_follows(&l);
-  l.slots = ARENA_ARRAY(r->scratch, Slot, 6 * l.all + 4 * l.gives + (int)r->origin_count + 4);
+  l.seen_count = ad_seen_inside(r);
+  l.seen = ARENA_ARRAY(r->scratch, int, l.seen_count + 1);
+  l.slots = ARENA_ARRAY(r->scratch, Slot,
+                        6 * l.all + 4 * l.gives + (int)r->origin_count + l.seen_count + 4);
   int **per[] = {&l.dc,    &l.dc_there, &l.sum,       &l.sum_there,
                  &l.stash, &l.row_sum,  &l.row_there, &l.capture};
   for (size_t k = 0; k < sizeof per / sizeof *per; k++) *per[k] = no_slots(&l, l.all);
@@ -673,6 +697,7 @@ static void all_LOOP(Rule *r) {
   Graph *body = NULL;
   if (!r->b.failed && find_forms(&l, first, &f, &end)) {
     drop_slots(&l, &f);
+    may_skip_rows(&l);
     body = all_turns(&l, &f, l.begins, l.ends, false, false);
   }
   if (r->b.failed) return;

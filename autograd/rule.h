@@ -85,6 +85,10 @@ static inline Val ad_truth(Graph *g, bool holds) {
 }
 /* An empty graph for a region of a node that the rule makes. */
 Graph *ad_region(const Rule *r);
+/* The number of the values that hooks in the regions of the node see (Graph.seen); 0: there are no
+ * hooks. And those of g, a region of a node that the rule makes. */
+int ad_seen_inside(const Rule *r);
+void ad_see(const Rule *r, Graph *g, int count, const Val *seen);
 /* Whether the loop has a turn for sure; the bool that says that it had none. */
 bool ad_has_turns(const Graph *g, uint32_t node);
 Val ad_no_turns(B *b, uint32_t node);

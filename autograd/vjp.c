@@ -129,7 +129,14 @@ bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs,
       *to = args[next_arg++];
     } else if (n->op == OP_PRINT || n->op == OP_ASSERT) {
       *to = in[0];
-    } else if (n->op == OP_CALL || n->op == OP_DEFER) {
+    } else if (n->op == OP_DEFER) { /* a hook, in a gradient of the gradient: an error of the run */
+      Attr attr[3] = {*gr_attr(body, (uint32_t)j, AT_TEXT),
+                      attr_i(AT_CARRY, gr_attr_i(body, (uint32_t)j, AT_CARRY, 1)),
+                      attr_i(AT_INDEX, -1)};
+      Val v = gr_op(dst, OP_DEFER, in, 1 + (int)attr[1].u.i, attr, 3, NULL, 0, e);
+      if (val_none(v)) return false;
+      for (uint32_t k = 0; k < n->result_count; k++) to[k] = (Val){v.node, k};
+    } else if (n->op == OP_CALL) {
       return gerr_set(e, ERR_NOT_YET, -1, "a host call inside a block that is computed again");
     } else if (n->op == OP_WRAP) {
       if (!ad_inline_pure(dst, body->regions[n->region0], in, to, e)) return false;
@@ -420,43 +427,80 @@ static void find_sinks(Sweep *s) {
   }
 }
 
+/* The cotangents in[1] .. in[there] pass; the others of the n operands are read. Returns the first
+ * of the results. */
+static Val call_hook(Sweep *s, Graph *g, uint32_t hook, int there, const int64_t *which, Val *in,
+                     int n) {
+  const Graph *of = s->g;
+  Attr attr[5] = {*gr_attr(of, hook, AT_TEXT), attr_i(AT_CARRY, there),
+                  attr_i(AT_INDEX, gr_attr_i(of, hook, AT_INDEX, -1)),
+                  attr_ints(AT_WRT, there, which), attr_i(AT_SEEN, of->seen_number)};
+  in[0] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, s->e);
+  if (val_none(in[0])) return in[0];
+  Val d = gr_op(g, OP_DEFER, in, n, attr, of->seen_count ? 5 : 4, NULL, 0, s->e);
+  if (!val_none(d)) d.res = 1;
+  return d;
+}
+
+/* The same where it is so; elsewhere the cotangents stay absent. */
+static Val call_hook_if(Sweep *s, Val so, uint32_t hook, int there, const int64_t *which,
+                        const Val *in, int n) {
+  Graph *g = s->g, *sides[2];
+  Val *args = ARENA_ARRAY(&s->scratch, Val, n + 1), *inner = ARENA_ARRAY(&s->scratch, Val, n + 1);
+  for (int k = 0; k < 2; k++) {
+    sides[k] = gr_new(g->arena, g->dims, g->names, NULL);
+    sides[k]->blocks = g->blocks;
+    sides[k]->at = g->at;
+    for (int i = 1; i < n; i++) inner[i] = gr_input(sides[k], gr_type(g, in[i]));
+    Val d = k ? VAL_NONE : call_hook(s, sides[k], hook, there, which, inner, n);
+    if (!k && val_none(d)) return d;
+    for (int i = 0; i < there; i++)
+      gr_output(sides[k], k ? inner[1 + i] : (Val){d.node, d.res + (uint32_t)i});
+  }
+  args[0] = so;
+  for (int i = 1; i < n; i++) args[i] = in[i];
+  return gr_op(g, OP_BRANCH, args, n, NULL, 0, sides, 2, s->e);
+}
+
 static bool pass_hook(Sweep *s, uint32_t hook) {
   Graph *g = s->g;
   const GNode node = g->nodes[hook];
   int carry = (int)gr_attr_i(g, hook, AT_CARRY, 1), n = 1;
   Val *in = ARENA_ARRAY(&s->scratch, Val, node.operand_count + (size_t)g->seen_count + 2u);
   int64_t *which = ARENA_ARRAY(&s->scratch, int64_t, carry + 1);
+  Val so = VAL_NONE;
+  bool differ = false;
   for (int i = 0; i < carry; i++) {
     Val v = gr_operand(g, hook, i);
     if (!is_active(s, v) || val_none(s->cot[slot(s, v)])) continue;
-    if (!val_none(s->there[slot(s, v)])) {
-      prov_out(s->at, g, hook);
-      return gerr_set(s->e, ERR_NOT_YET, i,
-                      "not yet: a hook of a value that one side of a choice on data alone uses");
-    }
+    Val there = s->there[slot(s, v)];
+    differ |= n > 1 && !val_eq(there, so);
+    so = there;
     which[n - 1] = i;
     in[n++] = s->cot[slot(s, v)];
   }
   int there = n - 1;
   if (!there) return true;
+  if (differ) {
+    prov_out(s->at, g, hook);
+    return gerr_set(s->e, ERR_NOT_YET, -1,
+                    "not yet: a hook of values of which one side of a choice on data alone uses "
+                    "some");
+  }
   for (int i = carry; i < (int)node.operand_count; i++) in[n++] = gr_operand(g, hook, i);
   for (int i = 0; i < g->seen_count; i++) in[n++] = g->seen[i];
   g->at = g->provs[node.prov];
   g->at.backward = 1;
   g->at.tag = TAG_NONE;
   g->at.within = s->entry.region;
-  Attr attr[5] = {*gr_attr(g, hook, AT_TEXT), attr_i(AT_CARRY, there),
-                  attr_i(AT_INDEX, gr_attr_i(g, hook, AT_INDEX, -1)),
-                  attr_ints(AT_WRT, there, which), attr_i(AT_SEEN, g->seen_number)};
-  in[0] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, s->e);
-  int attrs = g->seen_count ? 5 : 4;
-  Val d = val_none(in[0]) ? in[0] : gr_op(g, OP_DEFER, in, n, attr, attrs, NULL, 0, s->e);
+  Val d = val_none(so) ? call_hook(s, g, hook, there, which, in, n)
+                       : call_hook_if(s, so, hook, there, which, in, n);
   if (val_none(d)) {
     prov_out(s->at, g, hook);
     return false;
   }
   for (int i = 0; i < there; i++)
-    s->cot[slot(s, gr_operand(g, hook, (int)which[i]))] = (Val){d.node, 1 + (uint32_t)i};
+    s->cot[slot(s, gr_operand(g, hook, (int)which[i]))] = (Val){d.node, d.res + (uint32_t)i};
   return true;
 }
 

@@ -141,16 +141,22 @@ static bool *nodes_read(Arena *a, const Graph *g) {
   return read;
 }
 
-/* Copies g without `these` hooks, or (NULL) without any hook. If the token of a removed hook is
- * read, a new token replaces it. */
+/* Copies g without `these` hooks, or (NULL) without any hook, also in regions. If the token of a
+ * removed hook is read, a new token replaces it. */
 static Graph *without_hooks(Arena *a, const Graph *g, const bool *these) {
+  stack_check();
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   const bool *read = nodes_read(a, g);
   GErr e;
   for (uint32_t i = 0; i < g->node_count; i++) {
-    if (these ? !these[i] : g->nodes[i].op != OP_HOOK)
-      copy_node(d, &m, i, NULL);
+    const GNode *n = &g->nodes[i];
+    Graph **regions = NULL;
+    if (!these && n->region_count) regions = ARENA_ARRAY(a, Graph *, n->region_count);
+    for (uint32_t k = 0; regions && k < n->region_count; k++)
+      regions[k] = without_hooks(a, g->regions[n->region0 + k], NULL);
+    if (these ? !these[i] : n->op != OP_HOOK)
+      copy_node(d, &m, i, regions);
     else if (read[i])
       m.to[g->nodes[i].result0] = gr_op(d, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
   }
@@ -160,8 +166,20 @@ static Graph *without_hooks(Arena *a, const Graph *g, const bool *these) {
 }
 
 bool gr_has_hooks(const Graph *g) {
+  stack_check();
   for (uint32_t i = 0; i < g->node_count; i++)
     if (g->nodes[i].op == OP_HOOK) return true;
+  for (size_t i = 0; i < g->region_count; i++)
+    if (gr_has_hooks(g->regions[i])) return true;
+  return false;
+}
+
+bool gr_calls_host(const Graph *g) {
+  stack_check();
+  for (uint32_t i = 0; i < g->node_count; i++)
+    if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return true;
+  for (size_t i = 0; i < g->region_count; i++)
+    if (gr_calls_host(g->regions[i])) return true;
   return false;
 }
 

@@ -23,6 +23,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
+#include "lang/eval/sides.h"
 #include "lang/eval/turns.h"
 #include "lang/eval/want.h"
 #include "lang/tape/callback.h"
@@ -182,6 +183,22 @@ static Value zero_node(Session *s, const Type *t) {
   return z;
 }
 
+/* A gradient of a param, for its hooks. */
+typedef struct ParamHook {
+  Param *p;
+  Value g;
+  Span at;
+} ParamHook;
+
+static Value param_hook(Session *s, void *ud) {
+  const ParamHook *h = ud;
+  return host_param_gradient(s, h->p, h->g, h->at);
+}
+
+static Value no_param_hook(Session *s, void *ud) {
+  return stage_lift(s, ((ParamHook *)ud)->g, ((ParamHook *)ud)->at);
+}
+
 static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Wrt *w = ud;
   (void)n;
@@ -205,11 +222,11 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
     if (b.failed) fail_gerr(s, w->at, &b.err);
   }
   if (!w->hooks || x.tag != V_PARAM) return g;
-  Value h = host_param_gradient(s, x.u.p, g, w->at);
-  if (!val_none(there) && !val_eq(h.u.v, g.u.v))
-    fail_at(s, ERR_NOT_YET, w->at,
-            "not yet: a hook of a param that one side of a choice on data alone uses");
-  return h;
+  ParamHook h = {x.u.p, g, w->at};
+  if (val_none(there) || !host_param_hooked(s, h.p)) return param_hook(s, &h);
+  Value holds = {.tag = V_NODE, .aux = s->stage->level, .u.v = there};
+  SideChoice c = {.at = w->at, .side = {param_hook, no_param_hook}, .ud = &h};
+  return sides_stage(s, holds, &c);
 }
 
 /* The values that a gradient is taken of, with their cotangents. */
@@ -449,9 +466,11 @@ static Value dot_leaf(Session *s, void *ud, size_t n, Value *v, const char *path
 }
 
 /* Fails if a node of a gradient since `from` is a hook: a hook has no derivative. */
-static void refuse_hooks(Session *s, uint32_t from, Span at) {
-  const Graph *g = s->stage->g;
+static void refuse_hooks(Session *s, const Graph *g, uint32_t from, Span at) {
+  stack_check();
   for (uint32_t n = from; n < g->node_count; n++) {
+    for (uint32_t k = 0; k < g->nodes[n].region_count; k++)
+      refuse_hooks(s, g->regions[g->nodes[n].region0 + k], 0, at);
     if (g->nodes[n].op != OP_DEFER || gr_attr_i(g, n, AT_INDEX, -1) < 0) continue;
     Diag *d = fail_report(
         s, ERR_GRAD_NONE, at,
@@ -486,7 +505,7 @@ BUILTIN_FN(bi_jvp) {
   Value u = tree_map(s, 1, &y, along_leaf, &d, c->at);
   uint32_t from = (uint32_t)s->stage->g->node_count;
   Value g = seeds_gradient(s, &d, x, 0, c->at);
-  refuse_hooks(s, from, c->at);
+  refuse_hooks(s, s->stage->g, from, c->at);
   Value trees[2] = {g, c->v[2]};
   Dot dot = {c->at, v_unit()};
   tree_map(s, 2, trees, dot_leaf, &dot, c->at);

@@ -64,7 +64,7 @@ typedef struct StageJob {
 
 /* Whether the code takes gradients itself: then a gradient of its result is unlikely, and saving
  * for it would keep alive everything that the call has computed. False if hosts are called, as
- * their results are not computed again. */
+ * their results are not computed again; what they give in a loop or on a side has no gradient. */
 static bool takes_grad(const Graph *g) {
   bool any = false;
   for (size_t i = 0; i < g->node_count; i++) {

@@ -50,8 +50,7 @@ JointRef *joint_new(Session *s, const JointSpec *spec) {
   j->spec.wants = copy_flags(a, spec->wants, f->input_count);
   j->spec.reads = copy_flags(a, spec->reads, f->input_count);
   j->spec.env = copy_sizes(a, spec->env, dim_symbol_count(f->dims));
-  for (uint32_t i = 0; i < f->node_count; i++)
-    j->has_callbacks |= f->nodes[i].op == OP_DEFER || f->nodes[i].op == OP_CALL;
+  j->has_callbacks = gr_calls_host(f);
   j->spec.deferred = spec->deferred;
   j->state = spec->deferred ? JOINT_DEFERRED : JOINT_EAGER;
   return j;

@@ -102,11 +102,10 @@ void hosts_release(Hosts *h) {
 
 static Hosts *hosts_of(Session *s, Span at) {
   Unit *u = s->stage->unit;
-  if (!u || s->stage->level > 1)
-    fail_at(
-        s, ERR_NOT_YET, at,
-        "not yet: a hook or a deferred function inside a comprehension, one side of a choice on "
-        "data, a loop that stays one, or a function with a backward of its own");
+  if (!u || !stage_in_order(s->stage))
+    fail_at(s, ERR_NOT_YET, at,
+            "not yet: a hook or a deferred function inside a comprehension, or a function with a "
+            "backward of its own");
   if (!u->hosts) {
     Hosts *h = mem_need(&s->mem, NULL, 0, sizeof *h);
     *h = (Hosts){.rc = 1, .s = s};
@@ -377,7 +376,8 @@ void host_seen(Session *s, bool on, Span at) {
   Graph *graph = s->stage->g;
   Unit *u = s->stage->unit;
   graph->seen_count = 0;
-  if (!on || !u || !u->hosts || s->stage->level > 1) return;
+  graph->seen_number = 0;
+  if (!on || !u || !u->hosts || !stage_in_order(s->stage)) return;
   Group g = {.s = s, .at = at};
   graph->seen_number = view_now(s, u->hosts, &g);
   graph->seen = g.vals;
@@ -388,7 +388,7 @@ void host_seen(Session *s, bool on, Span at) {
  * block calls, x is another value. */
 static size_t from_outside(const Session *s, Val x) {
   const Unit *u = s->stage->unit;
-  if (!capsule_is_fn(s->frame->fn) || u->check) return SIZE_MAX;
+  if (!capsule_is_fn(s->frame->fn) || u->check || s->stage->level > 1) return SIZE_MAX;
   for (size_t i = 0; i < u->staged_count; i++)
     if (u->flat.leaves[i].kind <= LEAF_PARAM && val_eq(u->staged[i].u.v, x)) return i;
   return SIZE_MAX;
@@ -435,14 +435,22 @@ static Val function_node(Session *s, OpCode op, HostKind kind, Value x, Value f,
 
 void host_on_grad(Session *s, Value x, Value f, Span at) {
   if (s->abstract || unseen(s)) return;
+  Val v = stage_lift(s, x, at).u.v;
+  if (s->stage->level > 1 && gr_node(s->stage->g, v)->op == OP_INPUT)
+    fail_help(s, ERR_NOT_YET, at, "a value that is made here, as `let y = 1 * x`, can have one",
+              "not yet: on one side of a choice on data, or in a loop that stays one, a hook of a "
+              "value that was made before it");
   function_node(s, OP_HOOK, HOST_GRAD, x, f, at, "on_grad");
 }
 
+bool host_param_hooked(Session *s, const Param *p) {
+  return p->hooked && in_code(s) && s->stage->unit && !s->stage->unit->check &&
+         (hooks_on(s, (HookKey){HOOK_PARAM, p->id, 0}) ||
+          hooks_on(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}));
+}
+
 Value host_param_gradient(Session *s, Param *p, Value g, Span at) {
-  if (!p->hooked || !in_code(s) || !s->stage->unit || s->stage->unit->check ||
-      !(hooks_on(s, (HookKey){HOOK_PARAM, p->id, 0}) ||
-        hooks_on(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0})))
-    return g;
+  if (!host_param_hooked(s, p)) return g;
   Hosts *h = hosts_of(s, at);
   Group group = {.s = s, .at = at};
   group_add(&group, stage_lift(s, g, at).u.v);
@@ -494,6 +502,10 @@ Value host_deferred_call(Session *s, FnObj *f, const Args *a) {
   if (x.tag == V_UNKNOWN) return x;
   if (s->abstract) return op_run(s, OP_ALIAS, 1, &x, NULL, 0, a->call);
   if (s->stage) {
+    if (s->stage->level > 1)
+      fail_help(s, ERR_NOT_YET, a->call, "`on_grad` of its value is a hook there",
+                "not yet: a deferred function on one side of a choice on data, or in a loop that "
+                "stays one");
     Value fn = {.tag = V_FN, .u.fn = f};
     Val r = function_node(s, OP_DEFER, HOST_DEFER, x, fn, a->call, deferred_text);
     return node_value(s, (Val){r.node, 1});

@@ -60,6 +60,8 @@ const bool *host_later(Session *s, Hosts *h, Graph *g);
 bool host_registers(const Hosts *h, size_t leaf);
 /* Registers these hooks after the block has run: `outs` are the values of its outputs. */
 void host_register(Session *s, const Hosts *h, const Value *refs, const Flat *f, Value *outs);
+/* Whether it has hooks that a gradient in code calls. */
+bool host_param_hooked(Session *s, const Param *p);
 /* The gradient of a param of a `grad` in code, after the param's hooks. */
 Value host_param_gradient(Session *s, Param *p, Value g, Span at);
 void host_end(Session *s, Span at); /* adds a call of the after_backward functions */

@@ -342,6 +342,13 @@ static bool add_call(Maker *m, const TapeNode *n, uint32_t at, const bool *wants
   return true;
 }
 
+/* The nodes of regions come from this node of the tape, too. */
+static void mark_regions(Graph *g, uint32_t at) {
+  stack_check();
+  for (size_t i = 0; i < g->prov_count; i++) g->provs[i].origin = (int32_t)at;
+  for (size_t i = 0; i < g->region_count; i++) mark_regions(g->regions[i], at);
+}
+
 static bool add_node(Maker *m, uint32_t at) {
   Capture *c = m->c;
   const TapeNode *n = c->nodes[at];
@@ -353,7 +360,7 @@ static bool add_node(Maker *m, uint32_t at) {
     wants[i] = way_of(c, &n->in[i]).kind != 0;
     dx[i] = VAL_NONE;
   }
-  size_t provs = g->prov_count;
+  size_t provs = g->prov_count, regions = g->region_count;
   g->at = (Prov){.span = n->span, .backward = 1, .origin = (int32_t)at};
   if (!(n->state == TAPE_OPENED ? add_opened : n->joint ? add_call : add_op)(m, n, at, wants, dx))
     return false;
@@ -368,6 +375,7 @@ static bool add_node(Maker *m, uint32_t at) {
       return false;
   }
   for (size_t i = provs; i < g->prov_count; i++) g->provs[i].origin = (int32_t)at;
+  for (size_t i = regions; i < g->region_count; i++) mark_regions(g->regions[i], at);
   return true;
 }
 
@@ -412,9 +420,12 @@ static void outputs(Maker *m, const Val *v, size_t n, int *out) {
 }
 
 static bool has_effects(const Graph *g) {
+  stack_check();
   for (size_t i = 0; i < g->node_count; i++) {
     if (op_info[g->nodes[i].op].traits & T_EFFECT) return true;
   }
+  for (size_t i = 0; i < g->region_count; i++)
+    if (has_effects(g->regions[i])) return true;
   return false;
 }
 

@@ -324,6 +324,12 @@ static void side(Maker *m, int into, const Var *start, const char *t, bool assig
   else if (assigns)
     line(m, into, ONE_OF(m, step), t, t, other);
   if (assigns) rewrite(m, into, t, start->dt);
+  if (assigns && m->hooks && m->scale && !m->quiet &&
+      chance(m, 40)) { /* on a value of the side or turn */
+    line(m, into, "let h%s = %s * %s(u)\non_grad(h%s, hook%d)\n%s = h%s + %s", t, t,
+         dt_name[start->dt], t, below(m, 3), t, t, t);
+    m->hooked = true;
+  }
   for (int i = from; i < m->p->statements; i++) {
     m->p->vars[INPUTS + i].hidden = true;
     m->owner[i] = 0;
@@ -335,7 +341,7 @@ static void choice(Maker *m, int into) {
   Var *v = body_pick(m, FLOATS, NULL), *c = body_pick(m, FLOATS, NULL);
   int from = m->p->statements;
   char t[16];
-  if (!v || !c || !room(m, 8) || m->hooks) return; /* a side may be the only use of a value */
+  if (!v || !c || !room(m, 8)) return;
   Var start = *v, by = *c;
   Var *r = body_define(m, &start);
   r->hidden = true;
@@ -366,7 +372,7 @@ static void turns(Maker *m, int into) {
   Var *v = body_pick(m, FLOATS, NULL), *c = body_pick(m, FLOATS, NULL);
   int from = m->p->statements, most = below(m, 4);
   char t[16];
-  if (!v || !c || !room(m, 10) || m->hooks) return;
+  if (!v || !c || !room(m, 10)) return;
   Var start = *v, by = *c;
   Var *r = body_define(m, &start);
   r->hidden = true;
@@ -435,8 +441,7 @@ static void loop(Maker *m, int into) {
   Var *r = body_define(m, v); /* its number names the variable */
   r->hidden = true;
   snprintf(t, sizeof t, "w%d", from);
-  bool exits = !m->hooks && chance(m, 30),
-       early = chance(m, 50); /* on data: a block may not have them */
+  bool exits = chance(m, 30), early = chance(m, 50); /* on data: a block may not have them */
   /* with them a value of its own: see rule 74 on values that data gives on from turn to turn */
   line(m, into, exits ? "var %s = 1 * %s" : "var %s = %s", t, start.name);
   int grows = exits || chance(m, 60) ? 0 : 1 + below(m, 2), front = chance(m, 25);
