@@ -323,16 +323,13 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   }
 }
 
-/* Whether the ends are sizes of an iteration, and in order in every one. */
-static bool turn_sized(Session *s, Value lo, Value hi) {
+/* Whether the ends are sizes, of the call or of an iteration. */
+static bool sized(Session *s, Value lo, Value hi) {
   const Value end[2] = {lo, hi};
-  Dim d[2];
-  for (int i = 0; i < 2; i++) {
-    bool size = end[i].tag == V_INT || end[i].tag == V_DIM;
-    d[i] = size ? type_dim_of(s, end[i], (Span){0}, "a range") : bounds_size(s, end[i]);
-    if (d[i] == DIM_BAD) return false;
-  }
-  return dim_nonneg(op_dims_of(s), dim_sub(op_dims_of(s), d[1], d[0]));
+  bool all = true;
+  for (int i = 0; i < 2; i++)
+    all &= end[i].tag == V_INT || end[i].tag == V_DIM || bounds_size(s, end[i]) != DIM_BAD;
+  return all;
 }
 
 Value eval_comp(Session *s, Node *e) {
@@ -357,8 +354,7 @@ Value eval_comp(Session *s, Node *e) {
     if (unknown || !batch) continue;
     if (it.tag == V_RANGE) {
       Value lo = it.u.range->lo, hi = it.u.range->hi;
-      bool sizes = (lo.tag == V_INT || lo.tag == V_DIM) && (hi.tag == V_INT || hi.tag == V_DIM);
-      if (!sizes && !turn_sized(s, lo, hi))
+      if (!sized(s, lo, hi))
         fail_at(s, ERR_NOT_CONST, f->loop.iter->span,
                 "the size of a comprehension must be a dim expression");
       Dim d = dim_sub(op_dims_of(s), type_dim_of(s, hi, e->span, "a range"),

@@ -19,6 +19,7 @@
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/index.h"
+#include "lang/eval/loop_body.h"
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/operands.h"
@@ -704,7 +705,9 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
   bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
-  if (may_stay && hi - lo > s->config.unroll && unroll_not(s, st, it, lo, hi, &end)) return end;
+  int64_t most = s->config.unroll;
+  if (may_stay && most > EXITS_MAX && hi - lo > EXITS_MAX && loop_exits(st)) most = EXITS_MAX;
+  if (may_stay && hi - lo > most && unroll_not(s, st, it, lo, hi, &end)) return end;
   Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT};
   if (!may_stay)
     iterate(&x);

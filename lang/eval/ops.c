@@ -737,6 +737,9 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
 
 Value op_dim_node(Session *s, Dim d) {
   Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
+  if (d == DIM_BAD)
+    fail_at(s, ERR_OVERFLOW, s->stage->g->at.span,
+            "a size does not fit 64 bits, or is divided by zero");
   v.u.v = gr_dim(s->stage->g, d);
   return v;
 }

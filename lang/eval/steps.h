@@ -5,8 +5,11 @@
 #include "lang/compile/stage.h"
 #include "lang/lang.h"
 
-/* The most iterations of a loop that code unrolls; longer loops are not yet compiled. */
-enum { UNROLL_MAX = 4096 };
+/* The most iterations of a loop that code unrolls, if it can be another. */
+enum {
+  UNROLL_MAX = 4096,
+  EXITS_MAX = 64 /* with `break` or `return`: the graph grows faster than the iterations */
+};
 
 /* Steps are counted in a call of the API: one for each statement, call and iteration of a loop,
  * also while they are staged. It is an error after ckl_config.max_steps steps, when an interrupt is
