@@ -18,8 +18,11 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
 /* Returns g with each `wrap` and `custom` node replaced by its body. `origin` (may be NULL) gets,
  * for each node, the node of g that it came from. */
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
-bool gr_has_hooks(const Graph *g);            /* has nodes that concern differentiation only */
-bool gr_calls_host(const Graph *g);           /* calls functions of the host, or of the program */
+bool gr_has_hooks(const Graph *g);  /* has nodes that concern differentiation only */
+bool gr_calls_host(const Graph *g); /* calls functions of the host, or of the program */
+/* Whether no node can fail, draws numbers, has an effect or goes through iterations: then nobody
+ * sees whether the graph runs. */
+bool gr_harmless(const Graph *g);
 Graph *gr_no_hooks(Arena *a, const Graph *g); /* a copy without them, also in regions */
 /* Returns g without the marked hook nodes; g itself if none is marked. */
 const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);

@@ -259,9 +259,8 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
     if (differentiable) j = joint_for(s, c, wants, chosen ? env : NULL, dense);
   }
   *r = (PreparedCall){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
-  r->saves = j && joint_saves(j);
+  r->saves = j && joint_saves(j) && joint_make_early(s, j, dense, a->call);
   if (r->saves) {
-    joint_make(s, j, dense, a->call);
     r->g = j->joint->forward;
     r->native = &j->forward;
     r->choice = j->choice;

@@ -149,8 +149,17 @@ static void joint_made(JointRef *j, Joint *made) {
   j->state = JOINT_MADE;
 }
 
-void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
-  if (j->state == JOINT_MADE) return;
+/* Whether f takes gradients itself. */
+static bool has_gradients(const Graph *f) {
+  for (size_t i = 0; i < f->prov_count; i++)
+    if (f->provs[i].backward) return true;
+  return false;
+}
+
+/* `must`: else the halves of a function that takes gradients may be missing, as a further gradient
+ * is unlikely; the error is that of the gradient. */
+static bool make(Session *s, JointRef *j, bool must, const int64_t *dense, Span at) {
+  if (j->state == JOINT_MADE) return true;
   const JointSpec *spec = &j->spec;
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
@@ -160,6 +169,11 @@ void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
   Joint *made = spec->f->blocks || spec->env
                     ? joint_of_blocks(s, j, dense, &e, &where, at)
                     : ad_joint(&j->arena, spec->f, spec->cot, spec->wants, &e, &where);
+  if (!made && !must && e.code == ERR_NOT_YET && has_gradients(spec->f)) {
+    j->state = JOINT_DEFERRED;
+    pass_end(s, PASS_JOINT, time);
+    return false;
+  }
   if (!made) fail_gerr(s, where.span.file ? where.span : at, &e);
   pass_end(s, PASS_JOINT, time);
   if (j->planned) {
@@ -178,6 +192,15 @@ void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
     native_must(s, &j->backward);
   }
   joint_made(j, made);
+  return true;
+}
+
+void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
+  make(s, j, true, dense, at);
+}
+
+bool joint_make_early(Session *s, JointRef *j, const int64_t *dense, Span at) {
+  return make(s, j, false, dense, at);
 }
 
 bool joint_make_once(JointRef *j, GErr *e, Prov *at) {

@@ -79,31 +79,6 @@ static APART Value eval_string(Session *s, Node *e) {
   return v_str(s, b.s ? b.s : "", b.n);
 }
 
-static APART Value eval_logic(Session *s, Node *e) {
-  AstOp op = e->binary.op;
-  Value a = eval_expr(s, e->binary.left);
-  if (a.tag == V_UNKNOWN) {
-    eval_expr(s, e->binary.right);
-    return a;
-  }
-  if (a.tag == V_BOOL) { /* a scalar on the left short-circuits (rule 18) */
-    if ((op == AST_OR) == (a.u.i != 0)) return a;
-    Value b = eval_expr(s, e->binary.right);
-    if (b.tag != V_BOOL && b.tag != V_UNKNOWN &&
-        !(v_is_tensor(b) && op_type_of(s, b).dtype == DT_BOOL))
-      fail_at(s, ERR_WANT_BOOL, e->binary.right->span, "`%s` takes bools, this is %s",
-              ast_op_text(op), value_type_text(s, b));
-    return b;
-  }
-  if (a.tag == V_TENSOR && a.u.t->t->dtype == DT_BOOL && a.u.t->t->rank == 0) {
-    bool x = tn_get_i64(a.u.t->t, 0) != 0;
-    if ((op == AST_OR) == x) return a;
-    return eval_expr(s, e->binary.right);
-  }
-  Value b = eval_expr(s, e->binary.right);
-  return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
-}
-
 /* `apart`: tensors and rows are not stacked, as in the list that `concat` joins (rule 35). */
 static APART Value eval_list(Session *s, NodeList *l, ValueTag tag, bool apart, Span at) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);

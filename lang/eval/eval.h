@@ -6,6 +6,7 @@
 
 /* GONE: data decides which exit was taken, but one was (sides.c). */
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN, FLOW_GONE } Flow;
+Value eval_logic(Session *s, Node *e); /* logic.c: `and` and `or` */
 Value eval_expr(Session *s, Node *e);
 Value eval_block(Session *s, Node *block, Flow *flow); /* in a scope of its own */
 Flow eval_stmt(Session *s, Node *stmt, Value *last);

@@ -77,6 +77,8 @@ typedef struct Fill {
   Value into, turn; /* the number of the turn whose elements are written */
   Value *row;       /* per source: what is written; NULL: what is at an end */
   RowKind kind;     /* of the sources whose elements are written; FIXED counts as OWN */
+  int64_t most;     /* places from there on are not written */
+  Value x, place;   /* the element that is written */
   Span at;
 } Fill;
 
@@ -84,28 +86,33 @@ static const Value *source(const List *rows, size_t i) {
   return rows->items[2 + i].u.list->items;
 }
 
-/* Writes the elements of the sources of the kind. */
-static Value write_rows(Session *s, void *ud) {
+static Value write_one(Session *s, void *ud) {
   const Fill *f = ud;
-  int64_t front = (int64_t)f->rows->items[0].u.list->count, k = (int64_t)f->rows->count - 2;
-  Value into = f->into;
   Attr axis = attr_i(AT_AXIS, 0);
-  for (int64_t i = 0; i < k; i++) {
-    const Value *part = source(f->rows, (size_t)i);
-    bool fixed = part[KIND].u.i == ROW_FIXED && f->kind == ROW_OWN;
-    if (part[KIND].u.i != (int64_t)f->kind && !fixed) continue;
-    Value at = number(s, AST_MUL, f->turn, number_node(s, k), f->at);
-    at = number(s, AST_ADD, at, number_node(s, front + i), f->at);
-    Value x = fixed || !f->row ? part[END] : f->row[i];
-    Value v[3] = {into, x, at};
-    into = op_run(s, OP_PUT, 3, v, &axis, 1, f->at);
-  }
-  return into;
+  Value v[3] = {f->into, f->x, f->place};
+  return op_run(s, OP_PUT, 3, v, &axis, 1, f->at);
 }
 
 static Value left_alone(Session *s, void *ud) {
   (void)s;
   return ((Fill *)ud)->into;
+}
+
+/* Writes the elements of the sources of the kind. One that does not fit has no gradient. */
+static Value write_rows(Session *s, void *ud) {
+  Fill f = *(const Fill *)ud;
+  int64_t front = (int64_t)f.rows->items[0].u.list->count, k = (int64_t)f.rows->count - 2;
+  for (int64_t i = 0; i < k; i++) {
+    const Value *part = source(f.rows, (size_t)i);
+    bool fixed = part[KIND].u.i == ROW_FIXED && f.kind == ROW_OWN;
+    if (part[KIND].u.i != (int64_t)f.kind && !fixed) continue;
+    Value at = number(s, AST_MUL, f.turn, number_node(s, k), f.at);
+    f.place = number(s, AST_ADD, at, number_node(s, front + i), f.at);
+    f.x = fixed || !f.row ? part[END] : f.row[i];
+    SideChoice c = {.at = f.at, .side = {write_one, left_alone}, .ud = &f};
+    f.into = sides_stage(s, number(s, AST_LT, f.place, v_int(f.most), f.at), &c);
+  }
+  return f.into;
 }
 
 static bool has_kind(const List *rows, RowKind kind) {
@@ -121,7 +128,7 @@ static void write_if(Fill *f, Value holds) {
 }
 
 /* Writes the rows of the first `turns` turns, by a loop. */
-static Value fill(Session *s, const List *rows, Value into, Value turns, Span at) {
+static Value fill(Session *s, const List *rows, Value into, Value turns, int64_t most, Span at) {
   size_t k = rows->count - 2;
   Val *args = ARENA_ARRAY(&s->scratch, Val, k + 2);
   Value *row = ARENA_ARRAY(&s->scratch, Value, k + 1);
@@ -137,7 +144,7 @@ static Value fill(Session *s, const List *rows, Value into, Value turns, Span at
   region_open(s, &st, NULL);
   Value turn = node(s, gr_input(st.g, &number_type));
   turn.weak = true;
-  Fill f = {.s = s, .rows = rows, .turn = turn, .row = row, .at = at};
+  Fill f = {.s = s, .rows = rows, .turn = turn, .row = row, .most = most, .at = at};
   f.into = node(s, gr_input(st.g, &of));
   for (size_t i = 0; i < k; i++) {
     if (source(rows, i)[KIND].u.i == ROW_FIXED) continue;
@@ -195,7 +202,7 @@ Value rows_stack(Session *s, Value v, int64_t most, Span at) {
   const List *rows = v.u.list, *front = rows->items[0].u.list;
   int64_t k = (int64_t)rows->count - 2, before = (int64_t)front->count;
   Value total = rows_count(s, v, at);
-  /* zeros for the turns that fit, and one more, whose elements are cut off */
+  /* zeros for the turns that fit, and one more: what a turn leaves is a row of the next */
   int64_t turns = most > before ? (most - before + k - 1) / k : 0, places = k * (turns + 1);
   Value *items = ARENA_ARRAY(&s->scratch, Value, (size_t)(before + k) + 1);
   for (int64_t i = 0; i < before; i++) items[i] = front->items[i];
@@ -213,8 +220,8 @@ Value rows_stack(Session *s, Value v, int64_t most, Span at) {
   Value v2[2] = {known, stage_lift(s, bound, at)};
   Value fit = op_run(s, OP_MIN, 2, v2, NULL, 0, at);
   fit.weak = true;
-  into = fill(s, rows, into, fit, at);
-  Fill f = {.s = s, .rows = rows, .into = into, .at = at, .kind = ROW_TAKEN};
+  into = fill(s, rows, into, fit, most, at);
+  Fill f = {.s = s, .rows = rows, .into = into, .most = most, .at = at, .kind = ROW_TAKEN};
   Value some = number(s, AST_GT, known, v_int(0), at);
   f.turn = number_node(s, 0);
   write_if(&f, some);

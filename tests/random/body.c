@@ -246,7 +246,14 @@ static const char *by_data(Maker *m, const Var *v) {
   static const char *const test[] = {"mean(tanh(%s)) > %s", "sum(%s) < %s", "max(%s) > %s"};
   static const char *const bound[] = {"0.0", "0.1", "-0.05", "0.4"};
   if (chance(m, 10)) return part_text(m->w, "any(isnan(%s))", v->name);
-  return part_text(m->w, ONE_OF(m, test), v->name, ONE_OF(m, bound));
+  const char *text = part_text(m->w, ONE_OF(m, test), v->name, ONE_OF(m, bound));
+  const char *word = chance(m, 50) ? "and" : "or"; /* what is on the right may not run */
+  if (chance(m, 8) && m->where != IN_ROW && !m->still)
+    return part_text(m->w, "%s %s uniform([], dtype = f32) < 0.6", text, word);
+  if (chance(m, 8) && v->rank && v->dim[0].n[0] > 1 && v->dim[0].n[1] > 1)
+    return part_text(m->w, "%s %s mean(%s[int(i64(max(%s) > 0.2))]) < 0.3", text, word, v->name,
+                     v->name);
+  return text;
 }
 
 /* Adds to t, of dtype dt, a number made of a part of a tensor whose size depends on the counter of
