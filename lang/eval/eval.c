@@ -371,6 +371,11 @@ void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
   operands_close(s, &read);
 }
 
+static bool is_float(Session *s, Value v) {
+  return v.tag == V_FLOAT || (v_is_tensor(v) && dt_float((DType)op_type_of(s, v).dtype)) ||
+         (v.tag == V_NODE && dt_float((DType)op_type_of(s, v).dtype));
+}
+
 static APART Value eval_binary(Session *s, Node *e) {
   AstOp op = e->binary.op;
   if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
@@ -378,6 +383,8 @@ static APART Value eval_binary(Session *s, Node *e) {
   eval_pair(s, e->binary.left, e->binary.right, v);
   if (s->flow != FLOW_NEXT) return v_unit();
   if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
+  if (op == AST_POW && v[1].tag == V_INT && e->binary.right->kind != N_INT && is_float(s, v[0]))
+    v[1] = v_float((double)v[1].u.i); /* as an exponent that the run knows (rule 17) */
   return op_binary(s, op, v[0], v[1], e->span, e->binary.left->span, e->binary.right->span);
 }
 

@@ -1,8 +1,8 @@
 /* `and` and `or` (rule 18).
  *
- * In: the expression. Out: its bool. A scalar on the left that decides the answer ends it. Where data
- * decides that in code, the right operand is one side of a choice; but if nobody could see whether
- * it runs, both are computed, which fuses and batches as other operations do.
+ * In: the expression. Out: its bool. A scalar on the left that decides the answer ends it. Where
+ * data decides that in code, the right operand is one side of a choice; but if nobody could see
+ * whether it runs, both are computed, which fuses and batches as other operations do.
  */
 #include "graph/build.h"
 #include "graph/opcode.h"
