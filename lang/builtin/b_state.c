@@ -105,7 +105,22 @@ static Value copy_value(Session *s, Value v, Span at) {
   return value_like(s, v, items);
 }
 
+/* In code values do not change; a copy is one without a gradient. */
+static Value copy_in_code(Session *s, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_INST)
+    fail_help(s, ERR_SCRIPT_ONLY, at, "`copy(params(net))` is for code, too",
+              "a copy of an instance is made in script, not in code");
+  if (v_is_tensor(v)) return op_run(s, OP_STOP, 1, &v, NULL, 0, at);
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  if (!items) return v;
+  for (size_t i = 0; i < n; i++) items[i] = copy_in_code(s, items[i], at);
+  return value_like(s, v, items);
+}
+
 BUILTIN_FN(bi_copy) {
+  if (in_code(s)) return copy_in_code(s, c->v[0], c->at);
   if (c->v[0].tag == V_PARAM) { /* a snapshot (rule 59) */
     Tensor *t = c->v[0].u.p->t;
     return v_tensor(s, tn_copy(&s->mem, t, t->store->dev));
