@@ -7,8 +7,8 @@
 
 /* f and its gradient in one graph.
  * Inputs: those of f; then one cotangent for each output with has_cotangent; then, for each input
- * with `carries`, its cotangent from uses outside of f. These uses come after the uses in f, so the
- * sum starts with their cotangent (rule 74). Outputs: those of f, then, in order, the gradients of
+ * with `carries`, its cotangent from uses outside of f, which are uses of what f wrote to it, if it
+ * did. These uses come after the uses in f, so the sum starts with their cotangent (rule 74). Outputs: those of f, then, in order, the gradients of
  * inputs with wants_grad that exist structurally; then, in order, a bool for each of these that may
  * be absent at run time (`maybe`): whether a gradient flows to the input. Where it is false, the
  * gradient is -0, or the cotangent from uses outside.
@@ -17,6 +17,8 @@
 typedef struct JointWant {
   const bool *has_cotangent;        /* per output of f */
   const bool *wants_grad, *carries; /* per input of f; carries: only with wants_grad, or NULL */
+  const int
+      *written; /* per input of f: the output that f writes to it, or -1; NULL: there is none */
 } JointWant;
 typedef struct JointWhole {
   Graph *g;

@@ -818,6 +818,10 @@ GRADS(DEFER) {
   GErr e = {.operand = -1};
   Graph *g = r->g;
   int n = 1;
+  if (!gr_attr(g, r->node, AT_INDEX)) { /* no function of a program */
+    refuse(r, ERR_GRAD_NONE, "a deferred function has no gradient, nor has a hook");
+    return;
+  }
   Val *in = ARENA_ARRAY(r->scratch, Val, r->in_count + 1);
   for (int i = 0; i < r->in_count; i++)
     if (r->wants[i]) in[n++] = r->in[i];

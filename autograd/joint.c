@@ -329,6 +329,16 @@ static Val cotangent(Graph *j, Val y) {
   return gr_input(j, gr_type(j, y));
 }
 
+/* The value of which later uses of input k are uses: what f wrote to it in a loop or on a side, from
+ * where the cotangent goes back turn by turn; other versions count as the input. */
+static Val later_value(const Graph *j, const JointWant *want, size_t k) {
+  if (!want->written || want->written[k] < 0) return j->inputs[k];
+  Val v = j->outputs[want->written[k]];
+  while (gr_node(j, v)->op == OP_VERSION || gr_node(j, v)->op == OP_ALIAS)
+    v = gr_operand(j, v.node, gr_node(j, v)->op == OP_VERSION);
+  return gr_node(j, v)->op == OP_LOOP || gr_node(j, v)->op == OP_BRANCH ? v : j->inputs[k];
+}
+
 JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr *e, Prov *at) {
   JointWhole *w = ARENA_NEW(a, JointWhole);
   Graph *flat = flat_copy(a, f, e);
@@ -353,7 +363,7 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
     if (want->has_cotangent[k]) y[ny++] = j->outputs[k];
   int from_outside = ny;
   for (size_t k = 0; want->carries && k < inputs; k++)
-    if (want->carries[k]) y[ny++] = j->inputs[k]; /* seeded before the uses in f */
+    if (want->carries[k]) y[ny++] = later_value(j, want, k); /* seeded before the uses in f */
   for (int k = 0; k < ny; k++) dy[k] = cotangent(j, y[k]);
   Val never = VAL_NONE; /* uses outside do not make a gradient of f */
   for (int k = from_outside; k < ny && has_choices(flat); k++) {

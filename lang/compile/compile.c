@@ -100,6 +100,22 @@ static const bool *read_for_results(Session *s, const Compiled *c) {
   return reads;
 }
 
+/* Per input: the output that is written to it; NULL: params are not written. */
+static int *outputs_written(Session *s, const Compiled *c) {
+  int *written = NULL;
+  for (size_t i = 0; i < c->write_count; i++) {
+    const Write *w = &c->writes[i];
+    if (!w->is_param || w->tmpl.tag != V_NODE) continue;
+    if (!written) {
+      written = ARENA_ARRAY(&s->scratch, int, c->g->input_count + 1);
+      for (size_t k = 0; k < c->g->input_count; k++) written[k] = -1;
+    }
+    for (size_t k = 0; k < c->g->input_count; k++)
+      if (c->source[k] == (int64_t)w->index) written[k] = (int)w->tmpl.u.v.node;
+  }
+  return written;
+}
+
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
  * `env`: sizes, if blocks are planned by them; else NULL. */
 static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env,
@@ -125,6 +141,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
                                 .hosts = c->hosts && c->hosts->inside ? c->hosts : NULL,
                                 .cot = cot,
                                 .wants = wants,
+                                .written = outputs_written(s, c),
                                 .reads = c->write_count ? read_for_results(s, c) : NULL,
                                 .env = env,
                                 .call = c->call,

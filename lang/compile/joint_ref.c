@@ -49,6 +49,11 @@ JointRef *joint_new(Session *s, const JointSpec *spec) {
   j->spec.cot = copy_flags(a, spec->cot, f->output_count);
   j->spec.wants = copy_flags(a, spec->wants, f->input_count);
   j->spec.reads = copy_flags(a, spec->reads, f->input_count);
+  if (spec->written) {
+    int *written = ARENA_ARRAY(a, int, f->input_count + 1);
+    memcpy(written, spec->written, f->input_count * sizeof *written);
+    j->spec.written = written;
+  }
   j->spec.env = copy_sizes(a, spec->env, dim_symbol_count(f->dims));
   j->has_callbacks = gr_calls_host(f);
   j->spec.deferred = spec->deferred;
@@ -119,7 +124,7 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GEr
                               Span at) {
   Arena *a = &j->arena;
   const int64_t *env = j->spec.env;
-  JointWant want = {j->spec.cot, j->spec.wants, NULL};
+  JointWant want = {j->spec.cot, j->spec.wants, NULL, j->spec.written};
   const JointWhole *w = ad_joint_whole(a, j->spec.f, &want, e, where);
   if (w && j->spec.kind == JOINT_BLOCK) { /* with carries for the inputs that have a gradient */
     want.carries = j->carries = w->gives_grad;

@@ -47,6 +47,7 @@ typedef struct JointSpec {
   struct Hosts *hosts;   /* callback.h; NULL: none that a run of f, or of its gradient, calls */
   const bool *cot;       /* per output of f: it has a cotangent */
   const bool *wants;     /* per input of f: its gradient is wanted */
+  const int *written;    /* per input of f: see JointWant */
   const bool *reads;     /* per input of f: a gradient of any order may read it; NULL: all */
   const int64_t *env;    /* sizes for which blocks are chosen; NULL: as written, for all sizes */
   Span call;             /* the call that was compiled */

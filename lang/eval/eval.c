@@ -687,9 +687,12 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
   bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
-  int64_t most = s->config.unroll;
-  if (may_stay && most > EXITS_MAX && hi - lo > EXITS_MAX && loop_exits(st)) most = EXITS_MAX;
-  if (may_stay && hi - lo > most && unroll_not(s, st, it, lo, hi, &end)) return end;
+  bool stays = may_stay && hi - lo > s->config.unroll;
+  if (may_stay && !stays && hi - lo > RETURNS_MAX) {
+    LoopExit exit = loop_exits(st);
+    stays = exit == LOOP_RETURNS || (exit == LOOP_BREAKS && hi - lo > BREAKS_MAX);
+  }
+  if (stays && unroll_not(s, st, it, lo, hi, &end)) return end;
   Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT};
   if (!may_stay)
     iterate(&x);

@@ -45,9 +45,10 @@ Node *loop_reads(Node *loop, Name list) {
 }
 
 static void find_exit(void *ud, Node *n) {
-  bool *found = ud;
-  if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN) return;
-  if (n->kind == N_RETURN || n->kind == N_BREAK) *found = true;
+  LoopExit *found = ud;
+  if (!n || *found == LOOP_RETURNS || n->kind == N_LAMBDA || n->kind == N_FN) return;
+  if (n->kind == N_RETURN || n->kind == N_BREAK)
+    *found = n->kind == N_RETURN ? LOOP_RETURNS : LOOP_BREAKS;
   ast_children(n, find_exit, ud);
 }
 
@@ -60,8 +61,8 @@ static void find_break(void *ud, Node *n) {
   ast_children(n, find_break, ud);
 }
 
-bool loop_exits(Node *loop) {
-  bool found = false;
+LoopExit loop_exits(Node *loop) {
+  LoopExit found = LOOP_ENDS;
   find_exit(&found, loop->loop.body);
   return found;
 }

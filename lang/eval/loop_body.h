@@ -6,7 +6,9 @@
 
 /* The first read of the list that is no `list = push(list, ..)`; NULL: there is none. */
 Node *loop_reads(Node *loop, Name list);
-bool loop_exits(Node *loop); /* has a `break`, or a `return` of the function around */
+/* Whether it has a `return` of the function around, else a `break`, of an inner loop, too. */
+typedef enum LoopExit { LOOP_ENDS, LOOP_BREAKS, LOOP_RETURNS } LoopExit;
+LoopExit loop_exits(Node *loop);
 bool loop_pushes_and_exits(Node *loop);
 /* `while true` without a break ends by a return. */
 bool loop_only_returns(const Node *loop);

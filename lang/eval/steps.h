@@ -8,7 +8,8 @@
 /* The most iterations of a loop that code unrolls, if it can be another. */
 enum {
   UNROLL_MAX = 4096,
-  EXITS_MAX = 64 /* with `break` or `return`: the graph grows faster than the iterations */
+  BREAKS_MAX = 512, /* with `break` */
+  RETURNS_MAX = 64  /* with `return`: gradients grow with the third power */
 };
 
 /* Steps are counted in a call of the API: one for each statement, call and iteration of a loop,

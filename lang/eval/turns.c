@@ -913,7 +913,7 @@ static Flow rolled(Turns *t) {
   left_open(s, &t->left);
   if (!t->from) carry_assigned(t);
   t->flag = t->count.tag == V_UNIT;
-  t->flag |= loop_exits(t->st);
+  t->flag |= loop_exits(t->st) != LOOP_ENDS;
   for (bool dropped = false;; dropped = true) {
     while (!stage_turn(t)) {
     }
