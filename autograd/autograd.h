@@ -8,10 +8,11 @@
 /* f and its gradient in one graph.
  * Inputs: those of f; then one cotangent for each output with has_cotangent; then, for each input
  * with `carries`, its cotangent from uses outside of f, which are uses of what f wrote to it, if it
- * did. These uses come after the uses in f, so the sum starts with their cotangent (rule 74). Outputs: those of f, then, in order, the gradients of
- * inputs with wants_grad that exist structurally; then, in order, a bool for each of these that may
- * be absent at run time (`maybe`): whether a gradient flows to the input. Where it is false, the
- * gradient is -0, or the cotangent from uses outside.
+ * did. These uses come after the uses in f, so the sum starts with their cotangent (rule 74).
+ * Outputs: those of f, then, in order, the gradients of inputs with wants_grad that exist
+ * structurally; then, in order, a bool for each of these that may be absent at run time (`maybe`):
+ * whether a gradient flows to the input. Where it is false, the gradient is -0, or the cotangent
+ * from uses outside.
  * Example: f(a, b) = sum(a * b) with both gradients wanted has the inputs a, b, dy and the outputs
  * sum(a * b), dy * b, dy * a. */
 typedef struct JointWant {

@@ -329,8 +329,8 @@ static Val cotangent(Graph *j, Val y) {
   return gr_input(j, gr_type(j, y));
 }
 
-/* The value of which later uses of input k are uses: what f wrote to it in a loop or on a side, from
- * where the cotangent goes back turn by turn; other versions count as the input. */
+/* The value of which later uses of input k are uses: what f wrote to it in a loop or on a side,
+ * from where the cotangent goes back turn by turn; other versions count as the input. */
 static Val later_value(const Graph *j, const JointWant *want, size_t k) {
   if (!want->written || want->written[k] < 0) return j->inputs[k];
   Val v = j->outputs[want->written[k]];
