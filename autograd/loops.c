@@ -641,18 +641,6 @@ static bool find_forms(Loop *l, Known first, Forms *f, Known *end) {
   return true;
 }
 
-/* A loop over the rows of a list (lang/eval/rows.c) may leave some out: what it gives of these is
- * absent. */
-static void may_skip_rows(Loop *l) {
-  const Rule *r = l->r;
-  const Graph *g = r->g;
-  if (g->provs[g->nodes[r->node].prov].backward) return;
-  for (int i = l->carry + 1; i <= l->carry + l->rows; i++)
-    if (l->row_here[i] == SURE && gr_node(g, r->at[i])->op == OP_LOOP &&
-        !val_eq(turns_of(g, r->at[i].node), turns_of(g, r->node)))
-      l->row_here[i] = MAYBE;
-}
-
 static void all_LOOP(Rule *r) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Graph *g = r->g;
@@ -697,7 +685,6 @@ static void all_LOOP(Rule *r) {
   Graph *body = NULL;
   if (!r->b.failed && find_forms(&l, first, &f, &end)) {
     drop_slots(&l, &f);
-    may_skip_rows(&l);
     body = all_turns(&l, &f, l.begins, l.ends, false, false);
   }
   if (r->b.failed) return;

@@ -147,9 +147,7 @@ static bool fails(const Graph *g, uint32_t i) {
 bool gr_harmless(const Graph *g) {
   stack_check();
   for (uint32_t i = 0; i < g->node_count; i++)
-    if (g->nodes[i].op == OP_LOOP || op_info[g->nodes[i].op].traits & (T_EFFECT | T_RANDOM) ||
-        fails(g, i))
-      return false;
+    if (g->nodes[i].op == OP_LOOP || node_effect(g, i) || fails(g, i)) return false;
   for (size_t i = 0; i < g->region_count; i++)
     if (!gr_harmless(g->regions[i])) return false;
   return true;

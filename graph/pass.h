@@ -20,8 +20,8 @@ bool gr_inline(Graph *dst, const Graph *src, const Val *args, const Dim *subst, 
 Graph *gr_flatten(Arena *a, const Graph *g, const uint32_t **origin);
 bool gr_has_hooks(const Graph *g);  /* has nodes that concern differentiation only */
 bool gr_calls_host(const Graph *g); /* calls functions of the host, or of the program */
-/* Whether no node can fail, draws numbers, has an effect or goes through iterations: then nobody
- * sees whether the graph runs. */
+/* Whether no node can fail, has an effect or goes through iterations: then nobody sees whether the
+ * graph runs. */
 bool gr_harmless(const Graph *g);
 Graph *gr_no_hooks(Arena *a, const Graph *g); /* a copy without them, also in regions */
 /* Returns g without the marked hook nodes; g itself if none is marked. */

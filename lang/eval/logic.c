@@ -60,7 +60,7 @@ static Value one_of(Session *s, Node *e, Value a) {
     return op_binary(s, e->binary.op, a, v, e->span, e->binary.left->span, e->binary.right->span);
   const GNode *n = gr_node(g, v.u.v);
   const Graph *side = g->regions[n->region0 + either];
-  if (n->result_count > 1 || !gr_harmless(side)) return v;
+  if (n->result_count > 1 || !gr_harmless(side)) return v; /* more results: it draws, or writes */
   Prov at = g->at;
   Val out;
   GErr err = {.code = ERR_BUG, .operand = -1};

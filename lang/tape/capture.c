@@ -195,7 +195,7 @@ static Kept *kept_for(Capture *c, Sizes *z, bool apart, Tensor ***in) {
   if (!hit) k = captured(c, &key, hash, z, apart);
   *in = k->g ? inputs(c, k) : NULL;
   if (k->g && !*in) return kept_for(c, z, true, in);
-  if (hit) s->count.backward_hits++;
+  if (hit && k->g) s->count.backward_hits++;
   return k->g ? k : NULL;
 }
 
