@@ -18,8 +18,8 @@
 typedef struct JointWant {
   const bool *has_cotangent;        /* per output of f */
   const bool *wants_grad, *carries; /* per input of f; carries: only with wants_grad, or NULL */
-  const int
-      *written; /* per input of f: the output that f writes to it, or -1; NULL: there is none */
+  /* per input of f: the output that f writes to it, or -1; NULL: there is none */
+  const int *written;
 } JointWant;
 typedef struct JointWhole {
   Graph *g;

@@ -25,6 +25,7 @@
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
+#include "graph/copy.h"
 #include "graph/op.h"
 #include "graph/opcode.h"
 #include "graph/pass.h"
@@ -59,16 +60,6 @@ Val ad_copy_node(Graph *dst, const Graph *src, uint32_t node, const Val *in, GEr
   if (n->op == OP_INPUT) return gr_input(dst, &src->types[n->result0]);
   return gr_op(dst, (OpCode)n->op, in, (int)n->operand_count, &src->attrs[n->attr0], n->attr_count,
                regions, n->region_count, e);
-}
-
-static bool has_effect(const Graph *g) {
-  for (size_t j = 0; j < g->node_count; j++) {
-    const GNode *n = &g->nodes[j];
-    if (op_info[n->op].traits & T_EFFECT) return true;
-    for (uint32_t k = 0; k < n->region_count; k++)
-      if (has_effect(g->regions[n->region0 + k])) return true;
-  }
-  return false;
 }
 
 /* A region without its effects. */

@@ -235,8 +235,8 @@ Val gr_const_f(Graph *g, DType dt, Device dev, double x); /* rounded once to dt 
 Val gr_const_i(Graph *g, DType dt, Device dev, int64_t x);
 Val gr_dim(Graph *g, Dim d); /* i64, rank 0, cpu */
 void gr_output(Graph *g, Val v);
-bool gr_sized_by_turn(const DimTab *t,
-                      Dim d); /* whether a counter of a loop is in it (dim_counter) */
+/* Whether a counter of a loop is in d (dim_counter). */
+bool gr_sized_by_turn(const DimTab *t, Dim d);
 void gr_check(Graph *g, CheckKind k, Dim a, Dim b, const char *text); /* copies the text */
 void gr_check_help(Graph *g, CheckKind k, Dim a, Dim b, const char *text, const char *help);
 uint32_t gr_block(Graph *g, Block b); /* enters b into g's table; its id. Throws. */

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/copy.h"
 #include "graph/opcode.h"
 #include "jit/lower/lower_op.h"
 #include "jit/plan/plan.h"
@@ -290,17 +291,11 @@ static bool must_run(const GNode *n) {
 /* Whether the node has an effect: it is one, or a loop or branch with effects inside, which need no
  * tokens if they are hooks. */
 static bool in_order(const Graph *g, uint32_t node) {
-  stack_check();
   const GNode *n = &g->nodes[node];
   for (uint32_t k = 0; k < n->result_count; k++) {
     if (g->types[n->result0 + k].kind == TK_TOKEN) return true;
   }
-  for (uint32_t r = 0; r < n->region_count; r++) {
-    const Graph *body = g->regions[n->region0 + r];
-    for (uint32_t i = 0; i < body->node_count; i++)
-      if (in_order(body, i)) return true;
-  }
-  return (op_info[n->op].traits & T_EFFECT) != 0;
+  return node_effect(g, node);
 }
 
 /* The edge of a view that a kernel computes. */

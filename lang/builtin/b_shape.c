@@ -23,7 +23,9 @@
 static Dim add_dim(Session *s, Value v, Span at) {
   if (v.tag == V_INT && v.u.i < 0)
     fail_at(s, ERR_SIZE_NEGATIVE, at, "a size cannot be negative: %lld", (long long)v.u.i);
-  if (v.tag == V_NODE && v.weak && bounds_size(s, v) == DIM_BAD)
+  Dim turn = bounds_size(s, v);
+  if (turn != DIM_BAD) return turn;
+  if (v.tag == V_NODE && v.weak)
     fail_at(s, ERR_NOT_CONST, at,
             "a size must be a constant or a dim; this number is known only when the code runs");
   return type_dim_of(s, v, at, "a size");

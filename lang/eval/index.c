@@ -186,11 +186,6 @@ static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
   return k;
 }
 
-/* The bound as a size, which may depend on the iteration of a loop; DIM_BAD if it is none. */
-static Dim end_dim(Bounds *b, Value v) {
-  return bounds_dim(b, bounds_of(b, v), true);
-}
-
 /* A slice with an end that only the run knows. One whose length is a size of the call becomes the
  * tensor of its positions along the axis. Else both ends are sizes of the iteration. */
 static void run_time_slice(Session *s, Item *it, Dim size) {
@@ -200,13 +195,18 @@ static void run_time_slice(Session *s, Item *it, Dim size) {
   if (both) len = dim_sub(b.t, bounds_of(&b, it->hi), bounds_of(&b, it->lo));
   Dim known = bounds_dim(&b, len, false);
   if (known == DIM_BAD) {
-    Value *end[2] = {&it->lo, &it->hi};
+    Value end[2] = {it->lo, it->hi};
     bool sizes = true;
-    for (int i = 0; i < 2 && sizes; i++)
-      sizes = end[i]->tag != V_NODE || end_dim(&b, *end[i]) != DIM_BAD;
-    for (int i = 0; i < 2 && sizes; i++)
-      if (end[i]->tag == V_NODE) *end[i] = (Value){.tag = V_DIM, .u.d = end_dim(&b, *end[i])};
-    if (sizes) return;
+    for (int i = 0; i < 2; i++) {
+      if (end[i].tag != V_NODE) continue;
+      end[i] = (Value){.tag = V_DIM, .u.d = bounds_dim(&b, bounds_of(&b, end[i]), true)};
+      sizes &= end[i].u.d != DIM_BAD;
+    }
+    if (sizes) {
+      it->lo = end[0];
+      it->hi = end[1];
+      return;
+    }
     known = bounds_dim(&b, len, true);
   }
   if (known == DIM_BAD)

@@ -11,6 +11,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/vjp.h"
+#include "graph/copy.h"
 #include "graph/build.h"
 #include "graph/op.h"
 #include "graph/opcode.h"
@@ -419,16 +420,6 @@ static void outputs(Maker *m, const Val *v, size_t n, int *out) {
   }
 }
 
-static bool has_effects(const Graph *g) {
-  stack_check();
-  for (size_t i = 0; i < g->node_count; i++) {
-    if (op_info[g->nodes[i].op].traits & T_EFFECT) return true;
-  }
-  for (size_t i = 0; i < g->region_count; i++)
-    if (has_effects(g->regions[i])) return true;
-  return false;
-}
-
 /* An estimate of the graph's size. */
 static GrRoom room_for(const Capture *c) {
   GrRoom all = {0};
@@ -503,7 +494,7 @@ static void build(Maker *m) {
   outputs(m, m->param, c->param_count, m->k->param_out);
   outputs(m, m->target, c->target_count, m->k->target_out);
   m->k->g = pass_simplified(m->c->s, keep, g, NULL);
-  m->k->effects = has_effects(m->k->g);
+  m->k->effects = has_effect(m->k->g);
 }
 
 /* ---- `--trace-json`: the graph before and after simplification, sizes, times */

@@ -261,18 +261,20 @@ static bool run_loop(Run *r, uint32_t i) {
   const Attr *counter = gr_attr(g, i, AT_COUNTER);
   Sym symbol = 0;
   Run in = *r;
-  if (counter) dim_is_symbol(g->dims, (Dim)counter->u.i, &symbol);
+  int64_t *env = NULL;
+  if (counter) {
+    dim_is_symbol(g->dims, (Dim)counter->u.i, &symbol);
+    in.env = env = ARENA_ARRAY(r->temp, int64_t, r->env_count + 1);
+    if (r->env_count) memcpy(env, r->env, r->env_count * sizeof *env);
+  }
   in.g = body;
   in.live = live_nodes(r->temp, body, gives);
   for (int64_t k = 0; k < carry; k++) cur[k] = *held(r, gr_operand(g, i, (int)k + 1));
   for (; turn < count && (!goes_on || tn_get_i64(cur[0].t, 0)); turn++) {
     count_step(r->s, span_of(r, i));
     int64_t number = reverse ? count - 1 - turn : turn;
-    if (counter) { /* of its own: nodes of the tape may keep it */
-      int64_t *env = ARENA_ARRAY(r->temp, int64_t, r->env_count + 1);
-      if (r->env_count) memcpy(env, r->env, r->env_count * sizeof *env);
+    if (counter) { /* a node of the tape keeps a copy */
       env[symbol] = (int64_t)((uint64_t)gr_attr_i(g, i, AT_VALUE, 0) + (uint64_t)number + 1);
-      in.env = env;
     }
     in.held = ARENA_ARRAY(r->temp, Held, body->type_count + 1);
     *held(&in, body->inputs[0]) = whole_number(r, number);
