@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "graph/dim.h"
+#include "graph/ir.h"
 #include "tests/tap.h"
 
 static Mem mem;
