@@ -706,7 +706,7 @@ static bool check_sizes(C *c, const Type *t) {
                       sh_name(c));
     }
     if (dim_is_const(c->dims, d, &k) ? k >= 0 : dim_nonneg(c->dims, d)) continue;
-    bool known = false;
+    bool known = c->nregions > 0; /* a region tests its own */
     for (int j = 0; j < c->n && !known; j++) {
       for (int a = 0; a < c->in[j]->rank && !known; a++) known = c->in[j]->dim[a] == d;
     }

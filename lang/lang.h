@@ -81,6 +81,7 @@ typedef struct Frame {
   bool iteration;  /* the next block is a loop's body */
   int block_depth; /* 0: a `let` of the top level is a global */
   size_t fixed;    /* 1 + the first local of a comprehension's body, which assigns no older one */
+  bool nests;      /* gradients can be differentiated, as in code: a comprehension runs as script */
   /* dtypes of the classes float, int, num in this call, + 1; 0: not fixed yet (rule 19) */
   uint8_t cls[3];
   bool test; /* a test block: sees declarations and constants only */

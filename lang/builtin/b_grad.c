@@ -47,7 +47,9 @@ typedef struct Wrt {
   Val *dx, *dx_there; /* dx_there: see VjpAsk */
   size_t next;
   bool unreached;
-  bool hooks;         /* hooks of params run */
+  bool hooks; /* hooks of params run */
+  size_t ny;
+  const Val *y;       /* what the gradient is taken of */
   const State *state; /* of the leaf, if that is a param */
 } Wrt;
 
@@ -63,9 +65,42 @@ static void wrt_group(Wrt *w, size_t n) {
 
 /* ---- gradients on one side of an `if`: the loss reads what stands outside through captures */
 
+/* Per result of stage st: whether what the gradient is taken of depends on it. */
+static bool *live_in(Wrt *w, const Stage *st) {
+  const Graph *g = st->g;
+  bool *live = ARENA_ARRAY(&w->s->scratch, bool, g->type_count + 1);
+  const Stage *in = w->s->stage;
+  if (st == in) {
+    for (size_t i = 0; i < w->ny; i++) live[g->nodes[w->y[i].node].result0 + w->y[i].res] = true;
+  } else {
+    while (in->up != st) in = in->up;
+    const bool *inner = live_in(w, in);
+    for (size_t i = 0; i < in->capture_count; i++) {
+      Val x = in->inner[i], o = in->outer[i];
+      live[g->nodes[o.node].result0 + o.res] |= inner[in->g->nodes[x.node].result0 + x.res];
+    }
+    for (uint32_t i = 0; i < in->row_count; i++) {
+      Val x = in->g->inputs[i], o = in->rows[i];
+      if (val_none(o)) continue;
+      live[g->nodes[o.node].result0 + o.res] |= inner[in->g->nodes[x.node].result0 + x.res];
+    }
+  }
+  for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
+    const GNode *node = &g->nodes[n];
+    bool any = false;
+    for (uint32_t i = 0; i < node->result_count; i++) any |= live[node->result0 + i];
+    for (uint32_t i = 0; any && ad_passes((OpCode)node->op) && i < node->operand_count; i++) {
+      Val x = gr_operand(g, n, (int)i);
+      live[g->nodes[x.node].result0 + x.res] |= ad_carries(g, n, i);
+    }
+  }
+  return live;
+}
+
 /* The values of stage st that are v, a value of the stage of level `level` around it, or an alias
  * of it, which is what a call sees of it, or a later version. Each is pushed. Any other value
- * captured by st that depends on v carries a part of the gradient that is not in st: *more. */
+ * captured by st, or of which it has an element, that depends on v carries a part of the gradient
+ * that is not in st if the loss uses it: *more. */
 static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, bool *more) {
   const Graph *g = st->up->g;
   Val *same = ARENA_ARRAY(&w->s->scratch, Val, g->node_count + 1);
@@ -107,14 +142,20 @@ static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, 
     for (uint32_t i = node->result0; i < node->result0 + node->result_count; i++)
       on[i] |= ad_has_gradient(&g->types[i]) && !other[i];
   }
+  const bool *live = live_in(w, st);
   for (size_t c = 0; c < st->capture_count; c++) {
-    Val x = st->outer[c];
+    Val x = st->outer[c], in = st->inner[c];
     bool is = false;
     for (size_t i = 0; i < n && !is; i++) is = val_eq(same[i], x);
     if (is)
-      wrt_push(w, st->inner[c], first);
+      wrt_push(w, in, first);
     else
-      *more |= on[g->nodes[x.node].result0 + x.res];
+      *more |= on[g->nodes[x.node].result0 + x.res] && live[st->g->nodes[in.node].result0 + in.res];
+  }
+  for (uint32_t k = 0; k < st->row_count; k++) {
+    Val x = st->rows[k], in = st->g->inputs[k];
+    *more |= !val_none(x) && on[g->nodes[x.node].result0 + x.res] &&
+             live[st->g->nodes[in.node].result0 + in.res];
   }
 }
 
@@ -126,9 +167,9 @@ static void wrt_captured(Wrt *w, uint32_t level, Val v, size_t first) {
   bool more = false;
   captured_as(w, s->stage, level, v, first, &more);
   if (more)
-    fail_help(s, ERR_NOT_YET, w->at, "compute the loss on the side on which its gradient is taken",
-              "not yet: a gradient on one side of a choice on data, through values that were made "
-              "before the choice");
+    fail_help(s, ERR_NOT_YET, w->at, "compute the whole loss where its gradient is taken",
+              "not yet: a gradient %s, through values that were made before",
+              s->stage->side ? "on one side of a choice on data" : "inside a comprehension");
   if (w->count > from) return;
   Value x = {.tag = V_NODE, .aux = level, .u.v = v};
   wrt_push(w, stage_lift(s, x, w->at).u.v, first);
@@ -146,10 +187,6 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
                 "a frozen param has no gradient");
     State *st = state_unit(s, x.u.p, NULL);
     if (!st) fail_at(s, ERR_BUG, w->at, "a param reached code without being an argument");
-    if (s->stage->level > 1 && !stage_in_order(s->stage))
-      fail_help(s, ERR_NOT_YET, w->at,
-                "one by one in script: `for i in 0..n { gs = push(gs, grad(..)) }`",
-                "not yet: a gradient by params inside a comprehension");
     size_t first = w->count;
     w->state = st;
     const struct Base *b = st->base;
@@ -168,7 +205,7 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
             value_type_text(s, x));
   }
   size_t first = w->count;
-  if (x.aux < s->stage->level && s->stage->side)
+  if (x.aux < s->stage->level)
     wrt_captured(w, x.aux, x.u.v, first);
   else
     wrt_push(w, stage_lift(s, x, w->at).u.v, first);
@@ -249,7 +286,7 @@ enum { GRAD_HOOKS = 1, GRAD_MAY_BE_ZERO = 2 };
 /* The gradient of the seeds by the leaves of wrt. */
 static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how, Span at) {
   bool hooks = how & GRAD_HOOKS;
-  Wrt w = {.s = s, .at = at, .hooks = hooks};
+  Wrt w = {.s = s, .at = at, .hooks = hooks, .ny = d->count, .y = d->y};
   tree_map(s, 1, &wrt, wrt_collect, &w, at);
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
@@ -355,7 +392,7 @@ BUILTIN_FN(bi_grad) {
       fail_help(s, ERR_GRAD_FROZEN, a[1]->span,
                 "`unfreeze` it, or take the gradient by what trains",
                 "a frozen param has no gradient");
-    record |= capsule_is_fn(s->frame->fn); /* code that runs as script: gradients nest */
+    record |= capsule_is_fn(s->frame->fn) || s->frame->nests; /* code that runs as script */
     return tape_grad(s, y, one_like(s, y, c->at), wrt, record, (Take){a[0], last}, a[1]->span);
   }
   block_grad(s, y, a[0]->span);

@@ -20,6 +20,7 @@
 #include "lang/eval/eval.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/sides.h"
+#include "lang/names/desugar.h"
 #include "lang/names/module.h"
 #include "lang/tape/gradient.h"
 #include "lang/value/fail.h"
@@ -226,15 +227,25 @@ static Value run_capsule(Session *s, Node *key, Node *body, Flow *flow) {
 /* ---- gradients in blocks of script that go on outside */
 
 void block_grad(Session *s, Value loss, Span at) {
+  if (!capsule_is_fn(s->frame->fn) && !desugar_is_comp(s->frame->fn)) return;
   Stage *st = s->stage;
-  if (!capsule_is_fn(s->frame->fn) || st->level > 1) return;
   Val y = stage_lift(s, loss, at).u.v;
   bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->node_count);
   live[y.node] = true;
-  for (uint32_t i = y.node + 1; i-- > 0;)
-    for (uint32_t k = 0; live[i] && k < st->g->nodes[i].operand_count; k++)
-      if (st->g->nodes[i].op != OP_STOP && ad_carries(st->g, i, k))
-        live[gr_operand(st->g, i, (int)k).node] = true;
+  for (;;) {
+    for (uint32_t i = (uint32_t)st->g->node_count; i-- > 0;)
+      for (uint32_t k = 0; live[i] && k < st->g->nodes[i].operand_count; k++)
+        if (st->g->nodes[i].op != OP_STOP && ad_carries(st->g, i, k))
+          live[gr_operand(st->g, i, (int)k).node] = true;
+    if (st->level == 1) break;
+    bool *up = ARENA_ARRAY(&s->scratch, bool, st->up->g->node_count);
+    for (size_t c = 0; c < st->capture_count; c++)
+      if (live[st->inner[c].node]) up[st->outer[c].node] = true;
+    for (uint32_t k = 0; k < st->row_count; k++)
+      if (!val_none(st->rows[k]) && live[st->g->inputs[k].node]) up[st->rows[k].node] = true;
+    live = up;
+    st = st->up;
+  }
   Unit *u = st->unit;
   for (size_t i = 0; i < u->flat.count; i++) {
     Leaf *l = &u->flat.leaves[i];

@@ -102,9 +102,9 @@ bool checkpoint_loop(Session *s, Node *loop, Flow *flow);
 bool capsule_is_fn(const FnObj *f);
 bool capsule_is_node(const Node *fn);
 Value capsule_body(Session *s, const FnObj *f);
-/* Called when code takes a gradient of `loss`. If the code is a block of script and the loss
- * depends on a value with a tape, the gradient has to go on there, which a call cannot do (rule
- * 80). */
+/* Called when code takes a gradient of `loss`. If the code is a block or a comprehension of
+ * script and the loss depends on a value with a tape, the gradient has to go on there, which a call
+ * cannot do (rule 80). */
 void block_grad(Session *s, Value loss, Span at);
 /* Runs such a block like the script around it. */
 Value block_as_script(Session *s, FnObj *f, const Args *a);

@@ -23,6 +23,7 @@
 #include "lang/eval/operands.h"
 #include "lang/eval/state.h"
 #include "lang/eval/steps.h"
+#include "lang/names/desugar.h"
 #include "lang/tape/gradient.h"
 #include "lang/value/fail.h"
 #include "lang/value/path.h"
@@ -384,6 +385,8 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
   fail_running_at(s, a->call);
   count_step(s, a->call);
   prepare_call(s, f, a, &r);
+  if (r.outside && desugar_is_comp(f))
+    fail_at(s, ERR_SCRIPT_ONLY, a->call, "a `grad` in it goes on through values of script");
   if (r.outside) return block_as_script(s, f, a);
   report_once(s, f, &r);
   Compiled *c = r.c;

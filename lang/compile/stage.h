@@ -19,10 +19,13 @@ struct Stage {
   } * quiet; /* nodes lo .. hi - 1 were made under no_grad */
   size_t quiet_count, quiet_cap;
   struct OpenBlock *open; /* innermost checkpoint block that is being staged: policy.h */
-  uint32_t counters;      /* inputs that are counters from 0: a bit each */
-  bool side;              /* of an `if` on data: it runs in its place among effects and writes */
-  struct Turns *turns;    /* of the turn of a loop: eval/turns.c */
-  Val token;  /* of a side: the effect token of the stage around it; VAL_NONE: none yet */
+  const Val *rows; /* of a comprehension: what each of the first inputs is an element of, a value of
+                      the stage above; VAL_NONE: of a range */
+  uint32_t row_count;
+  uint32_t counters;   /* inputs that are counters from 0: a bit each */
+  bool side;           /* of an `if` on data: it runs in its place among effects and writes */
+  struct Turns *turns; /* of the turn of a loop: eval/turns.c */
+  Val token;           /* of a side: the effect token of the stage around it; VAL_NONE: none yet */
   bool apart; /* the forward of a function with its own backward: no gradient passes here */
 };
 

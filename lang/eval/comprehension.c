@@ -249,8 +249,12 @@ Val *region_map(Session *s, const Stage *st, size_t k, const Value *rows, const 
 static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   uint32_t n = e->comp.fors.count;
   Stage st;
+  Val inputs[CKL_MAX_RANK], from[CKL_MAX_RANK];
+  for (uint32_t i = 0; i < n; i++)
+    from[i] = axes[i].range ? VAL_NONE : stage_operand(s, axes[i].source, e->span).u.v;
   region_open(s, &st, NULL);
-  Val inputs[CKL_MAX_RANK];
+  st.rows = from;
+  st.row_count = n;
   BatchJob j = {s, e, axes, n, &st, v_unit(), inputs};
   batch_job(&j);
   stage_pop(s);
@@ -375,9 +379,11 @@ Value eval_comp(Session *s, Node *e) {
   if (unknown || (s->abstract && !batch)) return abstract_comp(s, e);
   Value v;
   DrawMark before = random_mark(s);
-  if (batch && desugar_is_code(s, e) &&
-      (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v)))
-    return v;
+  bool code = batch && desugar_is_code(s, e), nests = s->frame->nests;
+  if (code && (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v))) return v;
   random_back(s, &before); /* draws that the attempt staged do not count */
-  return comp_in_order(s, e, source);
+  s->frame->nests |= code;
+  v = comp_in_order(s, e, source);
+  s->frame->nests = nests;
+  return v;
 }

@@ -76,6 +76,12 @@ Node *desugar_comp(Session *s, Node *comp, const bool *given) {
   return f->lambda;
 }
 
+bool desugar_is_comp(const FnObj *fn) {
+  const Node *n = fn ? fn->decl : NULL;
+  return n && n->kind == N_LAMBDA && n->fn->body->kind == N_COMP &&
+         n->span.lo == n->fn->body->span.lo; /* another literal begins with its `fn` */
+}
+
 Node *desugar_model(Session *s, Node *model) {
   if (!model->info) {
     Node *n = make_lambda(s, model, true, model->model.name, &model->model.params);

@@ -6,6 +6,8 @@
 
 Node *desugar_wrap(Session *s, Node *wrap);                    /* fn() { body } */
 Node *desugar_comp(Session *s, Node *comp, const bool *given); /* fn(source, ..) = [..] */
+/* Whether fn is such a function. */
+bool desugar_is_comp(const FnObj *fn);
 Node *desugar_model(Session *s, Node *model); /* a function with the model's parameters */
 /* Why the body of a function literal is no code, and where; NULL: it is code. */
 const char *desugar_why_not_code(Session *s, const FnObj *f, Span *at);

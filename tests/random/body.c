@@ -776,6 +776,36 @@ static void batch(Maker *m, int into) { /* all forms have three calls: draws go 
                 r->name, m->d.text, dt_name[m->dt], r->name, from.name, r->name, r->name);
 }
 
+/* A number for every row of a matrix, made of gradients by the params of a model: as a batch or as
+ * a loop; or, where it has a gradient, as a batch alone. */
+static void examples(Maker *m, int into) {
+  if (m->hooks || !m->models || m->where != IN_ENTRY || !room(m, 1)) return;
+  Var a = tensor("", m->dt, 2, m->n, m->d, m->d), *x = body_pick(m, ALIKE, &a);
+  int k = below(m, m->models);
+  if (!x || strcmp(x->dim[0].text, "N") || !usable(m, k)) return;
+  const char *f = dt_name[m->dt], *from = part_text(m->w, "%s", x->name);
+  bool second = chance(m, 40);
+  if (second) m->uses[k] += 2;
+  const char *by = part_text(m->w, second ? "(m%d, r)" : "m%d", k);
+  Var one = tensor("", m->dt, 1, m->n, m->d, m->d), *r = body_define(m, &one);
+  const char *each = part_text(m->w,
+                               "fold(fn(n, g) = n + sum(tanh(g)), %s(0), "
+                               "grad(f32(sum(tanh(r @ m%d.w + m%d.bias) * r)), %s))",
+                               f, k, k, by);
+  if (second) {
+    line(m, into, "let %s = [%s for r in stop(%s)]", r->name, each, from);
+    return;
+  }
+  int b = part_add(m->w, into, BATCH,
+                   part_text(m->w, "stop([%s for r in stop(stop(%s))])", each, from));
+  m->w->part[b].out = part_text(m->w, "%s", r->name);
+  m->w->part[b].also =
+      part_text(m->w,
+                "var l%s = zeros([N], dtype = %s)\n"
+                "for j in 0..N {\n  let r = stop(%s[j])\n  l%s[j] = %s\n}\nlet %s = stop(l%s)",
+                r->name, f, from, r->name, each, r->name, r->name);
+}
+
 static void body(Maker *m, int into, int statements) {
   for (int i = 0; i < statements && room(m, 1) && !m->w->full; i++) {
     int from = m->p->statements, what = below(m, 32);
@@ -813,7 +843,7 @@ static void body(Maker *m, int into, int statements) {
     case 16: hook(m, into); break;
     case 17: state(m, into); break;
     case 18:
-    case 31: batch(m, into); break;
+    case 31: chance(m, 60) ? batch(m, into) : examples(m, into); break;
     case 20: builtin(m, into); break;
     case 19: derive(m, into); break;
     default: tensors(m, into);

@@ -318,7 +318,7 @@ static void t_joint(void) {
       wants[i] = dt_float((DType)gr_type(f, f->inputs[i])->dtype);
       carries[i] = wants[i] && gen_rnd(&c.x, 2);
     }
-    JointWant want = {cot, wants, carries};
+    JointWant want = {cot, wants, carries, NULL};
     JointWhole *w = ad_joint_whole(&arena, f, &want, &e, &at);
     if (!w) continue;
     if (!check_msg(gr_verify(w->g, &e), "seed %d: %s", (int)seed, e.text)) return;
@@ -397,7 +397,7 @@ static void t_carries(void) {
   gr_output(h, dh[0]);
   gr_output(h, dh[1]);
   bool yes = true;
-  JointWant want = {&yes, &yes, &yes};
+  JointWant want = {&yes, &yes, &yes, NULL};
   JointWhole *w = ad_joint_whole(&v.arena, f, &want, &e, &at);
   need(w);
   Joint *j = ad_joint_split(&v.arena, w, NULL, &e, &at);
