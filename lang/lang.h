@@ -79,6 +79,7 @@ typedef struct Frame {
   Name path;       /* of self, once path_frame found it */
   Running *place;  /* innermost block */
   bool iteration;  /* the next block is a loop's body */
+  Node *source;    /* what a loop or comprehension of code goes through, while it is computed */
   int block_depth; /* 0: a `let` of the top level is a global */
   size_t fixed;    /* 1 + the first local of a comprehension's body, which assigns no older one */
   bool nests;      /* gradients can be differentiated, as in code: a comprehension runs as script */

@@ -114,30 +114,26 @@ BUILTIN_FN(bi_progress) {
   return seq_value(s, SEQ_PROGRESS, source, label, 0, 0, false, false, 0);
 }
 
-static Value pair_of(Session *s, Value a, Value b) {
-  Value pair[2] = {a, b};
-  return v_list(s, V_TUPLE, 2, pair);
+/* In code: a sequence if it is only gone through, or has to be one; else a list. */
+static Value staged(Session *s, Call *c, SeqKind kind, Value extra, int64_t step) {
+  Value q = seq_staged(s, kind, c->v[0], extra, step);
+  if (seq_stays(s, q)) return q;
+  int64_t n = seq_size(s, c->v[0], c->spans[0]);
+  if (kind == SEQ_ZIP) seq_size(s, c->v[1], c->spans[1]);
+  if (seq_is_source(s, c->node)) return q;
+  n = seq_size(s, q, c->at);
+  Value *out = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (int64_t k = 0; k < n; k++) out[k] = seq_item(s, q, k, c->spans[0]);
+  return v_list(s, V_LIST, (size_t)n, out);
 }
 
 BUILTIN_FN(bi_enumerate) {
-  if (in_code(s)) {
-    Value *x;
-    size_t n = seq_elements(s, c->v[0], c->spans[0], &x);
-    for (size_t k = 0; k < n; k++) x[k] = pair_of(s, number_node(s, (int64_t)k), x[k]);
-    return v_list(s, V_LIST, n, x);
-  }
+  if (in_code(s)) return staged(s, c, SEQ_ENUMERATE, v_unit(), 0);
   return seq_value(s, SEQ_ENUMERATE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
 }
 
 BUILTIN_FN(bi_zip) {
-  if (in_code(s)) {
-    Value *x, *y;
-    size_t n = seq_elements(s, c->v[0], c->spans[0], &x);
-    size_t m = seq_elements(s, c->v[1], c->spans[1], &y);
-    if (m < n) n = m;
-    for (size_t k = 0; k < n; k++) x[k] = pair_of(s, x[k], y[k]);
-    return v_list(s, V_LIST, n, x);
-  }
+  if (in_code(s)) return staged(s, c, SEQ_ZIP, c->v[1], 0);
   Value a = source_arg(s, c, 0), b = source_arg(s, c, 1);
   return seq_value(s, SEQ_ZIP, a, b, 0, 0, false, false, 0);
 }
@@ -145,21 +141,15 @@ BUILTIN_FN(bi_zip) {
 /* Elements count - 1 - k, or k * step. Lists and tuples stay such; what else is known in code is a
  * list there, and in script a sequence. */
 static Value picked(Session *s, Call *c, SeqKind kind, int64_t step) {
-  Value v = c->v[0], *x, *out;
-  bool list = v.tag == V_LIST || v.tag == V_TUPLE;
-  if (!list && !in_code(s))
+  Value v = c->v[0];
+  if (v.tag != V_LIST && v.tag != V_TUPLE) {
+    if (in_code(s)) return staged(s, c, kind, v_unit(), step);
     return seq_value(s, kind, source_arg(s, c, 0), v_unit(), step, 0, false, false, 0);
-  size_t n;
-  if (list) {
-    n = v.u.list->count;
-    x = v.u.list->items;
-  } else {
-    n = seq_elements(s, v, c->spans[0], &x);
   }
-  size_t each = (size_t)step, count = n / each + (n % each != 0);
-  out = ARENA_ARRAY(&s->scratch, Value, count + 1);
+  size_t n = v.u.list->count, each = (size_t)step, count = n / each + (n % each != 0);
+  Value *x = v.u.list->items, *out = ARENA_ARRAY(&s->scratch, Value, count + 1);
   for (size_t k = 0; k < count; k++) out[k] = x[kind == SEQ_REVERSE ? n - 1 - k : k * each];
-  Value r = v_list(s, list ? v.tag : V_LIST, count, out);
+  Value r = v_list(s, v.tag, count, out);
   r.u.list->weak = v.tag == V_LIST && v.u.list->weak && count;
   return r;
 }

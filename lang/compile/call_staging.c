@@ -14,6 +14,7 @@
 #include "lang/eval/call.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/rows.h"
+#include "lang/eval/seq.h"
 #include "lang/eval/state.h"
 #include "lang/value/fail.h"
 
@@ -45,6 +46,11 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
   }
   case V_PARAM: return template_of(s, u, param_read(s, v.u.p, at), at);
   case V_ROWS: rows_refuse(s, at);
+  case V_SEQ:
+    if (v.u.seq->staged)
+      fail_help(s, ERR_SCRIPT_ONLY, at, "go through it where it is made",
+                "a sequence of a compiled function cannot leave it");
+    return v;
   case V_FN:
     if (v.u.fn->capture_count)
       fail_at(s, ERR_FN_RESULT, at,

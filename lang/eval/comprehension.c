@@ -94,7 +94,7 @@ static void comp_iterations(CompRun *c, uint32_t k) {
   stack_check();
   Session *s = c->s;
   Node *f = c->e->comp.fors.items[k];
-  Value it = c->source[k].once ? c->source[k].v : operand_held(s, eval_expr(s, f->loop.iter));
+  Value it = c->source[k].once ? c->source[k].v : seq_source(s, f->loop.iter);
   Span at = f->loop.iter->span;
   Element *element = c->element[k] = elements_start(s);
   if (it.tag == V_RANGE) {
@@ -119,6 +119,13 @@ static void comp_iterations(CompRun *c, uint32_t k) {
     for (int64_t i = 0; i < n; i++) {
       count_step(s, at);
       comp_iteration(c, k, op_element(s, it, i, at));
+    }
+  } else if (it.tag == V_SEQ && s->stage) {
+    c->over_seq = true;
+    int64_t n = seq_size(s, it, at);
+    for (int64_t i = 0; i < n; i++) {
+      count_step(s, at);
+      comp_iteration(c, k, seq_item(s, it, i, at));
     }
   } else if (it.tag == V_SEQ) {
     c->over_seq = true;
@@ -349,9 +356,15 @@ Value eval_comp(Session *s, Node *e) {
       batch = false; /* a range that depends on an outer variable: in order */
       continue;
     }
-    Value it = operand_held(s, eval_expr(s, f->loop.iter));
+    Value it = seq_source(s, f->loop.iter);
     if (s->flow != FLOW_NEXT) return v_unit();
     source[k] = (CompSource){it, true};
+    if (s->stage) seq_refuse(s, it, f->loop.iter->span);
+    if (it.tag == V_SEQ && s->stage && seq_stays(s, it))
+      fail_help(s, ERR_NOT_YET, f->loop.iter->span,
+                "go through a range, and index: `for i in 0..n`",
+                "not yet: a comprehension of code through a sequence of so many elements, or of a "
+                "number that only the run knows");
     unknown =
         it.tag == V_UNKNOWN ||
         (it.tag == V_RANGE && (it.u.range->lo.tag == V_UNKNOWN || it.u.range->hi.tag == V_UNKNOWN));

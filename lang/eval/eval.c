@@ -542,6 +542,10 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     *hi = (int64_t)it.u.list->count;
     return;
   }
+  if (it.tag == V_SEQ) {
+    *hi = seq_size(s, it, at);
+    return;
+  }
   if (!v_is_tensor(it))
     fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
   Type t = op_type_of(s, it);
@@ -552,36 +556,14 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     dim_is_const(s->dims, t.dim[0], hi);
 }
 
-/* Whether the loop stays one in code: its number of turns is large, or not known yet. */
-static bool stays_loop(Session *s, Value it) {
-  int64_t end[2] = {0, 0};
-  if (!in_code(s)) return false;
-  if (v_is_tensor(it)) {
-    Type t = op_type_of(s, it);
-    if (!t.rank || gr_sized_by_turn(op_dims_of(s), t.dim[0])) return t.rank != 0;
-    return dim_is_const(op_dims_of(s), t.dim[0], &end[1]) && end[1] > UNROLL_MAX;
-  }
-  if (it.tag != V_RANGE) return false;
-  const Value ends[2] = {it.u.range->lo, it.u.range->hi};
-  bool size = false; /* it is known when it is asked for (loop_bounds) */
-  for (int i = 0; i < 2; i++) {
-    if (ends[i].tag == V_NODE && !want_known(s, ends[i], &end[i])) return true;
-    if (ends[i].tag == V_INT) end[i] = ends[i].u.i;
-    size |= ends[i].tag == V_DIM;
-  }
-  int64_t n;
-  if (size || end[1] <= end[0]) return false;
-  return __builtin_sub_overflow(end[1], end[0], &n) || n > UNROLL_MAX;
-}
-
 static Flow stays_for(Session *s, Node *st, Value it) {
   if (it.tag == V_RANGE) return turns_for(s, st, v_unit(), it.u.range->lo, it.u.range->hi, false);
-  Value n = type_dim_value(s, op_type_of(s, it).dim[0]);
-  return turns_for(s, st, it, v_int(0), n, false);
+  return turns_for(s, st, it, v_int(0), seq_number(s, it, st->loop.iter->span), false);
 }
 
 static Value loop_element(Session *s, Value it, int64_t i, Span at) {
   if (it.tag == V_RANGE) return in_code(s) ? number_node(s, i) : v_int(i);
+  if (it.tag == V_SEQ) return seq_item(s, it, i, at);
   return v_is_tensor(it) ? op_element(s, it, i, at) : it.u.list->items[i];
 }
 
@@ -675,18 +657,20 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   Watch watch = watch_start(s);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
-  Value it = operand_held(s, eval_expr(s, st->loop.iter));
+  Value it = seq_source(s, st->loop.iter);
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (it.tag == V_UNKNOWN || (s->abstract && it.tag != V_LIST && it.tag != V_TUPLE)) {
     Value elem = abstract_element(s, it, st->loop.iter->span);
     Flow f = eval_iteration(s, st, elem);
     return loop_end(f);
   }
-  if (it.tag == V_SEQ) return for_sequence(s, st, it, &watch);
-  if (stays_loop(s, it)) return stays_for(s, st, it);
+  if (in_code(s) && it.tag != V_TUPLE && seq_stays(s, it)) return stays_for(s, st, it);
+  if (in_code(s)) seq_refuse(s, it, st->loop.iter->span);
+  if (it.tag == V_SEQ && !in_code(s)) return for_sequence(s, st, it, &watch);
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
-  bool may_stay = in_code(s) && (it.tag == V_RANGE || v_is_tensor(it)) && hi > lo;
+  bool may_stay =
+      in_code(s) && (it.tag == V_RANGE || it.tag == V_SEQ || v_is_tensor(it)) && hi > lo;
   bool stays = may_stay && hi - lo > s->config.unroll;
   if (may_stay && !stays && hi - lo > RETURNS_MAX) {
     LoopExit exit = loop_exits(st);

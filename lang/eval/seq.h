@@ -26,6 +26,7 @@ struct Seq {
   int64_t n, m;
   bool shuffle, drop;
   uint64_t site; /* random site of its shuffle */
+  bool staged;   /* made in code, of values of the present call */
 };
 
 typedef struct SeqIter SeqIter;
@@ -39,8 +40,26 @@ bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 /* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v));
-/* In code: the elements of a source whose number is known there. Returns their number. */
-size_t seq_elements(Session *s, Value source, Span at, Value **items);
+/* ---- seq_code.c: in code, `enumerate`, `zip`, `reverse`, `step_by` and `map` make sequences, too, of
+ * values of the present call; none leaves it. What only a `for` or a comprehension goes through is
+ * one, so that an element is taken when its turn comes; all else is a list, if its number is known. */
+Value seq_staged(Session *s, SeqKind kind, Value source, Value extra, int64_t n);
+/* Evaluates what a loop or comprehension goes through. */
+Value seq_source(Session *s, Node *e);
+/* Whether the value of that call is only gone through. */
+bool seq_is_source(Session *s, const Node *call);
+/* A sequence of script is an error. */
+void seq_refuse(Session *s, Value v, Span at);
+/* Whether a loop through v stays one, since the number of elements is large, or not known when it is
+ * compiled. Else it is unrolled. */
+bool seq_stays(Session *s, Value v);
+/* For one that is unrolled: the number of elements, and element k. */
+int64_t seq_size(Session *s, Value v, Span at);
+Value seq_item(Session *s, Value v, int64_t k, Span at);
+/* For one that stays: their number, 0 or negative if there are none, and element k, an int. */
+Value seq_number(Session *s, Value v, Span at);
+Value seq_element(Session *s, Value v, Value k, Span at);
+/* Of script, or staged if `seq` is. */
 Value seq_map(Session *s, Value seq, Value f, Span at);
 /* Ends a progress line; draining the pool does that too. */
 void seq_finish(Session *s, SeqIter *it);

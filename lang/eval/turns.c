@@ -32,6 +32,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/rows.h"
+#include "lang/eval/seq.h"
 #include "lang/eval/sides.h"
 #include "lang/eval/state.h"
 #include "lang/eval/want.h"
@@ -644,11 +645,7 @@ static Value element(Turns *t, Value turn) {
   Session *s = t->s;
   Span at = t->st->loop.iter ? t->st->loop.iter->span : t->st->span;
   if (t->count.tag == V_UNIT) return v_unit();
-  if (t->it.tag != V_UNIT) {
-    Value v[2] = {stage_lift(s, t->it, at), turn};
-    Attr axis = attr_i(AT_AXIS, 0);
-    return op_run(s, OP_TAKE, 2, v, &axis, 1, at);
-  }
+  if (t->it.tag != V_UNIT) return seq_element(s, t->it, turn, at);
   if (t->lo.tag == V_INT && t->lo.u.i == 0) return turn;
   Value of[2] = {turn, stage_lift(s, op_as_tensor(s, t->lo, DT_I64, at), at)};
   Value v = op_run(s, OP_ADD, 2, of, NULL, 0, at); /* fits: it is below the range's end */

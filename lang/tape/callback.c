@@ -21,6 +21,7 @@
 #include "lang/checkpoint/policy.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/seq.h"
 #include "lang/eval/state.h"
 #include "lang/tape/gradient.h"
 #include "lang/tape/hook.h"
@@ -317,6 +318,9 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   case V_RANGE:
     return v_range(s, captured(g, h, v.u.range->lo, first, NULL),
                    captured(g, h, v.u.range->hi, first, NULL));
+  case V_SEQ:
+    if (v.u.seq->staged) fail_at(s, ERR_NOT_YET, g->at, "not yet: a hook that captures a sequence");
+    return v;
   default: return v;
   }
 }
