@@ -40,9 +40,10 @@ bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 /* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v));
-/* ---- seq_code.c: in code, `enumerate`, `zip`, `reverse`, `step_by` and `map` make sequences, too, of
- * values of the present call; none leaves it. What only a `for` or a comprehension goes through is
- * one, so that an element is taken when its turn comes; all else is a list, if its number is known. */
+/* ---- seq_code.c: in code, `enumerate`, `zip`, `reverse`, `step_by` and `map` make sequences, too,
+ * of values of the present call; none leaves it. What only a `for` or a comprehension goes through
+ * is one, so that an element is taken when its turn comes; all else is a list, if its number is
+ * known. */
 Value seq_staged(Session *s, SeqKind kind, Value source, Value extra, int64_t n);
 /* Evaluates what a loop or comprehension goes through. */
 Value seq_source(Session *s, Node *e);
@@ -50,8 +51,8 @@ Value seq_source(Session *s, Node *e);
 bool seq_is_source(Session *s, const Node *call);
 /* A sequence of script is an error. */
 void seq_refuse(Session *s, Value v, Span at);
-/* Whether a loop through v stays one, since the number of elements is large, or not known when it is
- * compiled. Else it is unrolled. */
+/* Whether a loop through v stays one, since the number of elements is large, or not known when it
+ * is compiled. Else it is unrolled. */
 bool seq_stays(Session *s, Value v);
 /* For one that is unrolled: the number of elements, and element k. */
 int64_t seq_size(Session *s, Value v, Span at);

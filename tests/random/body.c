@@ -230,7 +230,14 @@ static void block(Maker *m, int into) {
 }
 
 /* `for` with a counter of that number that has so many values, most often the first ints. */
-static const char *loop_head(Maker *m, int number, int count) {
+/* `rows`: what it goes through besides, with elements e; or NULL. */
+static const char *loop_head(Maker *m, int number, int count, const char *rows) {
+  if (rows && chance(m, 50))
+    return part_text(m->w, "for (n%d, e%d) in zip(0..%d, %s)", number, number, count, rows);
+  if (rows)
+    return part_text(
+        m->w, "for (n%d, (e%d, (k%d, _))) in enumerate(zip(%s[0:%d], reverse(zip(%s, 0..9))))",
+        number, number, number, rows, count, rows);
   static const char *const head[] = {"for n%d in reverse(0..%d)",
                                      "for (n%d, k%d) in enumerate(reverse(0..%d))",
                                      "for (n%d, k%d) in zip(0..%d, 1..9)"};
@@ -397,6 +404,13 @@ static void turns(Maker *m, int into) {
     head = part_text(m->w, "while q%d < %d and mean(tanh(%s)) < 0.3", from, most + 1, t);
   else
     head = part_text(m->w, "while q%d < %d", from, most);
+  Var *x = counted && chance(m, 40) ? body_pick(m, AXES, NULL) : NULL;
+  const char *rows = x ? part_text(m->w, "%s", x->name) : NULL;
+  bool back = rows && chance(m, 50);
+  if (rows) /* "for n in RANGE" */
+    head = part_text(
+        m->w, back ? "for (n%d, e%d) in zip(reverse(%s), %s)" : "for (n%d, e%d) in zip(%s, %s)",
+        from, from, strstr(head, " in ") + 4, rows);
   bool grows = chance(m, 40);
   if (grows) line(m, into, "var l%d = list(%s)", from, start.name);
   int g = part_add(m->w, into, GROUP, head);
@@ -410,7 +424,8 @@ static void turns(Maker *m, int into) {
   if (where == 0) early = late = 0; /* a turn that ends before it would add nothing */
   for (int i = 0; i < early; i++) grow(m, g, from, t, start.name);
   side(m, g, &start, t, true);
-  if (counted && chance(m, 60)) prefix(m, g, from, 5, t, start.dt);
+  if (rows) line(m, g, "%s = %s + %s(mean(e%d) * mean(%s))", t, t, dt_name[start.dt], from, rows);
+  if (counted && !back && chance(m, 60)) prefix(m, g, from, 5, t, start.dt);
   for (int i = 0; i < late; i++) grow(m, g, from, t, start.name);
   m->fresh = false;
   if (where == 1) line(m, g, "%s", exit);
@@ -453,7 +468,10 @@ static void loop(Maker *m, int into) {
   line(m, into, exits ? "var %s = 1 * %s" : "var %s = %s", t, start.name);
   int grows = exits || chance(m, 60) ? 0 : 1 + below(m, 2), front = chance(m, 25);
   if (grows) line(m, into, "var l%d = list(%s)", from, front ? start.name : "");
-  int l = part_add(m->w, into, LOOP, loop_head(m, from, count));
+  Var *x = chance(m, 40) ? body_pick(m, AXES, NULL) : NULL;
+  if (x && (x->dim[0].n[0] < count || x->dim[0].n[1] < count)) x = NULL;
+  const char *rows = x ? part_text(m->w, "%s", x->name) : NULL;
+  int l = part_add(m->w, into, LOOP, loop_head(m, from, count, rows));
   m->depth++;
   m->quiet++;
   m->still += exits;
@@ -473,6 +491,7 @@ static void loop(Maker *m, int into) {
   bool first = chance(m, 30);
   if (grows && first) grow(m, l, from, t, like);
   line(m, l, "%s", text);
+  if (rows) line(m, l, "%s = %s + %s(mean(e%d) * mean(%s))", t, t, dt_name[start.dt], from, rows);
   if (chance(m, 30)) prefix(m, l, from, 2 * count, t, start.dt);
   if (!grows) rewrite(m, l, t, start.dt);
   for (int i = first; i < grows; i++) grow(m, l, from, t, like);
