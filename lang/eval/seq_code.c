@@ -1,9 +1,9 @@
 /* Sequences in code.
  *
- * In: what a `for` or a comprehension goes through. Out: the number of elements and element k, known
- * when it is compiled or by the run alone. Invariant: the elements are those that script goes
- * through (seq.c), in that order, and each is taken when its turn comes, so that what reads it adds
- * to gradients where it does in script (rule 74).
+ * In: what a `for` or a comprehension goes through. Out: the number of elements and element k,
+ * known when it is compiled or by the run alone. Invariant: the elements are those that script
+ * goes through (seq.c), in that order, and each is taken when its turn comes, so that what reads
+ * it adds to gradients where it does in script (rule 74).
  */
 #include <string.h>
 

@@ -140,7 +140,7 @@ static Cut cut_start(Session *s) {
 
 static Value cut_end(Session *s, const Cut *c, Value v, bool quiet_outside, Span at) {
   if (!c->code) return v;
-  if (c->quiet) {
+  if (c->quiet && !quiet_outside) { /* else the block around it does */
     v = stage_leave_quiet(s, v, false, at);
     if (s->ret.tag != V_UNIT) value_set(&s->ret, stage_leave_quiet(s, s->ret, false, at));
     for (size_t i = s->frame->base; i < c->locals; i++)
