@@ -11,7 +11,6 @@
 #include "lang/eval/left.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
-#include "lang/eval/seq.h"
 #include "lang/eval/state.h"
 #include "lang/value/fail.h"
 #include "lang/value/path.h"
@@ -183,13 +182,6 @@ Value stage_leave_quiet(Session *s, Value v, bool all, Span at) {
     Made m = made(s->stage, x.u.v, &cut);
     if (m == MADE_QUIET && cut.tag == V_NODE) return cut;
     return m == MADE_LOUD || (m == MADE_LEAF && !all) ? v : op_run(s, OP_STOP, 1, &x, NULL, 0, at);
-  }
-  if (v.tag == V_SEQ && v.u.seq->staged) {
-    const Seq *q = v.u.seq;
-    Value from = stage_leave_quiet(s, q->source, all, at);
-    Value extra = stage_leave_quiet(s, q->extra, all, at);
-    if (left_same(from, q->source) && left_same(extra, q->extra)) return v;
-    return seq_staged(s, q->kind, from, extra, q->n);
   }
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
