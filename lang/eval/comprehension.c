@@ -395,7 +395,9 @@ Value eval_comp(Session *s, Node *e) {
   bool code = batch && desugar_is_code(s, e), nests = s->frame->nests;
   if (code && (s->stage ? comp_batched(s, e, axes, &v) : comp_compiled(s, e, axes, &v))) return v;
   random_back(s, &before); /* draws that the attempt staged do not count */
-  s->frame->nests |= code;
+  bool seq = false;
+  for (uint32_t k = 0; k < n; k++) seq |= source[k].v.tag == V_SEQ;
+  s->frame->nests |= !s->stage && !seq && desugar_is_code(s, e);
   v = comp_in_order(s, e, source);
   s->frame->nests = nests;
   return v;

@@ -27,6 +27,7 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/bindings.h"
+#include "lang/eval/history.h"
 #include "lang/eval/left.h"
 #include "lang/eval/loop_body.h"
 #include "lang/eval/op_run.h"
@@ -86,6 +87,7 @@ typedef struct Turns {
   bool tried; /* otherwise it is unrolled */
   Kept *kept;
   size_t kept_count, kept_cap;
+  History history; /* of gradients in the turn */
   Val node;
 } Turns;
 
@@ -688,7 +690,7 @@ static bool stage_turn(Turns *t) {
   Unit *u = s->stage->unit;
   Span at = t->st->span;
   OpenLoop *l = s->loops;
-  t->arg_count = t->out_count = t->kept_count = 0;
+  t->arg_count = t->out_count = t->kept_count = t->history.count = 0;
   t->again = false;
   bool effects = t->effects;
   Val token = VAL_NONE;
@@ -742,6 +744,8 @@ static bool stage_turn(Turns *t) {
   }
   stage_pop(s);
   left_restore(s, &t->left);
+  if (!more && !t->again && !t->peel)
+    history_check(s, &t->history, &t->stage, t->arg_count, t->args, t->outs);
   return !more && !t->again;
 }
 
@@ -841,7 +845,10 @@ void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val 
   for (size_t i = 0; i < ny; i++) live[st->g->nodes[y[i].node].result0 + y[i].res] = true;
   for (; st; st = st->up) {
     mark_back(s, st, live, nwrt, from);
-    if (st->turns) need_own(s, st->turns, live, at);
+    if (st->turns) {
+      need_own(s, st->turns, live, at);
+      history_note(s, &st->turns->history, st, st->turns->arg_count, nwrt, from, at);
+    }
     if (!st->up) return;
     const Graph *g = st->up->g;
     bool *outer = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
