@@ -79,9 +79,10 @@ typedef struct Fn {
   NodeList back_params; /* backward(g); back_body NULL: there is none */
   Node *back_body;
   bool back_is_expr;
-  const char *doc; /* text of the ## lines above, without `## `, joined by \n; or NULL */
-  Span header;     /* from `fn` to the end of the result type */
-  Span back_span;  /* the word `backward` to the end of its parameters */
+  uint8_t takes_grad; /* 1: it does not mention `grad`; 2: it does; 0: nobody looked yet */
+  const char *doc;    /* text of the ## lines above, without `## `, joined by \n; or NULL */
+  Span header;        /* from `fn` to the end of the result type */
+  Span back_span;     /* the word `backward` to the end of its parameters */
 } Fn;
 
 /* A comment, kept for the formatter; in the order of the source. */

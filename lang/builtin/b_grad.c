@@ -24,6 +24,7 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/sides.h"
+#include "lang/eval/state.h"
 #include "lang/eval/turns.h"
 #include "lang/eval/want.h"
 #include "lang/tape/callback.h"
@@ -119,7 +120,7 @@ static void captured_as(Wrt *w, Stage *st, uint32_t level, Val v, size_t first, 
   for (size_t j = 0; w->state && j < u->state_count; j++)
     for (size_t i = 0; i < u->states[j].merged_count; i++) {
       const struct Merged *m = &u->states[j].merged[i];
-      if (m->g != g) continue;
+      if (m->g != g || (st->up->level == level && m->v.node < v.node)) continue;
       if (w->state == &u->states[j])
         same[n++] = m->v;
       else
@@ -190,6 +191,10 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     size_t first = w->count;
     w->state = st;
     const struct Base *b = st->base;
+    const Frame *fr = s->frame;
+    if (fr && state_enters(fr) && b->home != fr)
+      fail_help(s, ERR_NOT_YET, w->at, "let the function call `grad` itself, by that name",
+                "not yet: a gradient by params through a function that is given");
     while (b->up && b->v.aux > s->stage->level) b = b->up; /* the loss stood before the turn */
     if (b->v.aux < s->stage->level)
       wrt_captured(w, b->v.aux, b->v.u.v, first);

@@ -177,7 +177,7 @@ BUILTIN_FN(bi_params) {
   Value v = c->n ? c->v[0] : arg_raw_ref(s, a[0]);
   if (v.tag == V_UNKNOWN) return v;
   if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
-  if (v.tag == V_INST) return model_params_tree(s, v.u.inst, s->stage && !s->by_reference);
+  if (v.tag == V_INST) return model_params_tree(s, v.u.inst, !s->by_reference);
   if (v_is_tensor(v)) return v;
   fail_at(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s",
           value_type_text(s, v));

@@ -49,6 +49,7 @@ Flat flat_fork(const Flat *f); /* a copy of f to append to; f stays as it is */
  * given, or a turn. `up`: that of the stages around it. */
 struct Base {
   Value v;
+  const Frame *home; /* the call in which, and around which, its uses pass no alias */
   const struct Base *up;
 };
 
@@ -67,6 +68,7 @@ typedef struct State {
   } * merged;
   size_t merged_count, merged_cap;
   bool written;
+  bool stood_for; /* by the leaf of a tree: `with_params` */
 } State;
 
 /* A layer path in the graph, and the number of its instance in flat.insts. */

@@ -123,8 +123,10 @@ static void add_leaf(Flat *f, LeafKind kind, Value v, Node *type, Node *fn) {
       else
         put_int(&f->sig, "", t->dim[i], ",");
     }
-    buf_puts(&f->sig, v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
-    if (v.tag == V_PARAM && v.u.p->hooked) put_hooks(f, HOOK_PARAM, HOOK_AFTER_GRAD, v.u.p->id);
+    bool stood_for = v.tag == V_PARAM && v.u.p->overlay.tag;
+    buf_puts(&f->sig, stood_for ? "]o " : v.tag == V_PARAM && v.u.p->frozen ? "]z " : "] ");
+    if (v.tag == V_PARAM && v.u.p->hooked && !stood_for)
+      put_hooks(f, HOOK_PARAM, HOOK_AFTER_GRAD, v.u.p->id);
   } else {
     buf_puts(&f->sig, kind == LEAF_FLOAT ? "f " : "i ");
   }

@@ -132,7 +132,8 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
       c->next++;
       if (v.tag == V_PARAM) {
         State st = {.key = v.u.p, .index = i, .cur = u->staged[i], .entry = u->staged[i]};
-        state_base(u, &st, st.cur);
+        st.stood_for = v.u.p->overlay.tag != 0;
+        state_base(u, &st, st.cur, NULL);
         VEC_PUSH(u->arena, u->states, u->state_count, u->state_cap, st);
       }
     }

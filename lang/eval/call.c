@@ -430,7 +430,9 @@ Value call_backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g
                  d->back_params.items[i]->span);
   }
   bool fell;
+  Entered *own = in_code(s) && desugar_takes_grad(s, f->decl) ? state_enter(s, &fr, a->call) : NULL;
   Value r = run_body(s, d->back_body, d->back_is_expr, &fell);
+  if (own) state_leave(s, own);
   frame_pop(s, &fr);
   return r;
 }
@@ -490,6 +492,7 @@ Value call_inline(Session *s, FnObj *f, const Args *a) {
   OpenBlock *block = layer_enter(s, f);
   bool attention = is_attention(s, f);
   uint32_t from = s->stage ? (uint32_t)s->stage->g->node_count : 0;
+  Entered *own = in_code(s) && desugar_takes_grad(s, f->decl) ? state_enter(s, &fr, a->call) : NULL;
   Value r = run_body(s, d->body, d->body_is_expr, &fell);
   if (attention) block_attention(s, from);
   if (s->abstract && abstract_returns(d->body)) r = (Value){.tag = V_UNKNOWN};
@@ -512,6 +515,7 @@ Value call_inline(Session *s, FnObj *f, const Args *a) {
     r = op_as_tensor(s, r, DT_COUNT, d->body->span);
   }
   if (s->stage && f->is_code) r = read_params(s, r, a->call);
+  if (own) state_leave(s, own);
   if (block) block_leave(s, block, true);
   frame_pop(s, &fr);
   return r;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "lang/checkpoint/policy.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/op_run.h"
@@ -30,11 +31,15 @@ State *state_unit(Session *s, const void *key, Name field) {
   return NULL;
 }
 
-void state_base(Unit *u, State *st, Value v) {
+void state_base(Unit *u, State *st, Value v, const Frame *home) {
   if (st->field) return;
   struct Base *b = arena_alloc(u->arena, sizeof *b);
-  *b = (struct Base){v, st->base};
+  *b = (struct Base){v, home, st->base};
   st->base = b;
+}
+
+void state_turn(Unit *u, State *st, Value v) {
+  if (st->base) state_base(u, st, v, st->base->home);
 }
 
 void state_merged(Session *s, State *st, Value v) {
@@ -53,7 +58,8 @@ bool state_is_merged(const Stage *st, Val v) {
 
 /* The value as frame fr sees it. What entered the call as an argument, too, has its alias. */
 static Value seen(Session *s, State *st, Value cur, Frame *fr, Span at) {
-  if (!fr || !fr->stage || cur.tag != V_NODE || cur.aux > fr->stage->level) return cur;
+  if (!fr || !fr->stage || fr == st->base->home) return cur;
+  if (cur.tag != V_NODE || cur.aux > fr->stage->level) return cur;
   Unit *u = unit_of(s);
   Value v = seen(s, st, cur, fr->up, at);
   Stage *now = s->stage;
@@ -69,6 +75,40 @@ static Value seen(Session *s, State *st, Value cur, Frame *fr, Span at) {
   }
   s->stage = now;
   return e.v;
+}
+
+bool state_enters(const Frame *fr) {
+  const Frame *up = fr->up; /* a block of script is no call, but the call is in it */
+  return fr->stage && up && (up->stage || capsule_is_fn(up->fn));
+}
+
+Entered *state_enter(Session *s, Frame *fr, Span at) {
+  Unit *u = unit_of(s);
+  if (!state_enters(fr) || !u) return NULL;
+  Entered *e = ARENA_NEW(&s->scratch, Entered);
+  *e = (Entered){.count = u->state_count,
+                 .states = ARENA_ARRAY(&s->scratch, State, u->state_count + 1)};
+  for (size_t i = 0; i < e->count; i++) {
+    State *st = &u->states[i];
+    e->states[i] = *st;
+    if (st->field || st->cur.tag != V_NODE) continue;
+    Value v = seen(s, st, st->cur, fr, at);
+    st = &u->states[i];
+    st->cur = v;
+    state_base(u, st, v, fr);
+  }
+  return e;
+}
+
+void state_leave(Session *s, const Entered *e) {
+  Unit *u = unit_of(s);
+  for (size_t i = 0; e && i < e->count; i++) {
+    State *st = &u->states[i];
+    const State *old = &e->states[i];
+    if (st->base == old->base) continue;
+    if (st->cur.tag == V_NODE && val_eq(st->cur.u.v, st->base->v.u.v)) st->cur = old->cur;
+    st->base = old->base;
+  }
 }
 
 Value param_read(Session *s, Param *p, Span at) {
@@ -167,6 +207,12 @@ void param_put(Param *p, Tensor *t) {
 
 void param_write(Session *s, Param *p, Value v, Span at) {
   const char *name = p->name ? p->name : "the tracked value";
+  State *st = s->stage ? state_unit(s, p, NULL) : NULL;
+  if (st ? st->stood_for : !s->stage && p->overlay.tag)
+    fail_help(
+        s, ERR_ASSIGN, at, "write it after the block",
+        "inside `with_params` the param `%s` cannot be written: a leaf of the tree stands for it",
+        name);
   if (!s->stage) {
     Value x = fit(s, (Value){.tag = V_PARAM, .u.p = p}, v, at, name);
     operands_hold(s, p);
@@ -176,7 +222,6 @@ void param_write(Session *s, Param *p, Value v, Span at) {
     param_put(p, c);
     return;
   }
-  State *st = state_unit(s, p, NULL);
   if (!st) fail_at(s, ERR_BUG, at, "a param reached code without being an argument");
   if (!stage_in_order(s->stage))
     fail_at(s, ERR_NOT_YET, at, "not yet: a write to the param `%s` inside a comprehension", name);

@@ -12,8 +12,18 @@ void param_write(Session *s, Param *p, Value v, Span at);
 /* Sets the value of a param, after operands_hold; takes over t. */
 void param_put(Param *p, Tensor *t);
 Value state_detach(Session *s, Value v); /* the value without its tape */
-/* Gradients by a param are by v from here on, in this stage and those inside. */
-void state_base(Unit *u, State *st, Value v);
+/* Gradients by a param are by v from here on, in this stage and those inside; home: see Base. */
+void state_base(Unit *u, State *st, Value v, const Frame *home);
+void state_turn(Unit *u, State *st, Value v); /* the same in a turn of a loop of the call */
+/* A call of a function that takes gradients has params of its own: gradients by them are by what it
+ * makes of them, as they are by its arguments (rule 69). NULL: it has those of the unit. */
+typedef struct Entered {
+  State *states;
+  size_t count;
+} Entered;
+bool state_enters(const Frame *fr); /* it is no unit itself */
+Entered *state_enter(Session *s, Frame *fr, Span at);
+void state_leave(Session *s, const Entered *e);
 /* v, which a choice or a loop gives, is the present value of st, or what a call sees of it. */
 void state_merged(Session *s, State *st, Value v);
 bool state_is_merged(const Stage *st, Val v); /* of stage st */

@@ -340,7 +340,7 @@ static void enter(Turns *t, Carried *c) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
   case PLACE_STATE:
     u->states[c->index].cur = c->in;
-    state_base(u, &u->states[c->index], c->in);
+    state_turn(u, &u->states[c->index], c->in);
     break;
   case PLACE_DRAWS: u->draws[c->index].more = c->in; break;
   case PLACE_RETURNED:

@@ -94,19 +94,20 @@ static void stands_in(Session *s, Stands *l) {
   for (size_t i = 0; i < l->count; i++) {
     Stand *t = &l->items[i];
     if (!s->stage) {
-      Value old = t->p->overlay;
-      t->p->overlay = t->overlay;
+      Value old = t->p->overlay, x = t->overlay;
+      if (x.tag == V_TENSOR && !x.u.t->node) /* gradients are taken by it as by the param */
+        x = v_param(s, tn_ref(x.u.t->t), NULL, true);
+      t->p->overlay = x;
       t->overlay = old;
       continue;
     }
     State *st = state_unit(s, t->p, NULL);
-    if (!st || !stage_in_order(s->stage))
-      fail_at(s, ERR_NOT_YET, l->at, "not yet: `with_params` inside a comprehension");
+    if (!st) fail_at(s, ERR_BUG, l->at, "a param reached code without being an argument");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
     st->cur = stage_lift(s, t->overlay, l->at);
-    state_base(s->stage->unit, st, st->cur);
-    st->written = false;
+    state_base(s->stage->unit, st, st->cur, s->frame);
+    st->stood_for = true;
   }
 }
 
@@ -117,10 +118,7 @@ static void stands_out(Session *s, Stands *l) {
       t->p->overlay = t->overlay;
       continue;
     }
-    State *st = &s->stage->unit->states[t->state];
-    if (st->written)
-      fail_at(s, ERR_ASSIGN, l->at, "inside `with_params` the params cannot be written");
-    *st = t->old;
+    s->stage->unit->states[t->state] = t->old;
   }
 }
 

@@ -109,7 +109,7 @@ static bool pattern_has(const Node *p, Name name) {
 
 typedef struct Mention {
   Name name;
-  bool found, binds;
+  bool found, binds, dots; /* dots: x.name counts, too */
 } Mention;
 
 static void mention_visit(void *ud, Node *n) {
@@ -124,6 +124,8 @@ static void mention_visit(void *ud, Node *n) {
     if (n->kind == N_PARAM && n->param.name.name == m->name) m->found = true;
   } else if (n->kind == N_NAME && n->name == m->name) {
     m->found = true;
+  } else if (m->dots && n->kind == N_DOT && n->dot.name.name == m->name) {
+    m->found = true;
   }
   if (n->kind == N_STRING)
     for (uint32_t i = 0; i < n->string.count; i++) mention_visit(ud, n->string.items[i].hole);
@@ -132,9 +134,18 @@ static void mention_visit(void *ud, Node *n) {
 }
 
 bool desugar_local_binds(Node *fn, Name name) {
-  Mention m = {name, false, true};
+  Mention m = {.name = name, .binds = true};
   ast_children(fn, mention_visit, &m);
   return m.found;
+}
+
+bool desugar_takes_grad(Session *s, Node *fn) {
+  if (!fn->fn->takes_grad) {
+    Mention m = {.name = names_of(s->names, "grad"), .dots = true};
+    ast_children(fn, mention_visit, &m);
+    fn->fn->takes_grad = m.found ? 2 : 1;
+  }
+  return fn->fn->takes_grad == 2;
 }
 
 static void pattern_names(const Node *p, Name *out, size_t *n, size_t most) {
@@ -150,7 +161,7 @@ bool desugar_mentions_earlier(const Node *comp, uint32_t k) {
     size_t n = 0;
     pattern_names(comp->comp.fors.items[i]->loop.pat, names, &n, 16);
     for (size_t j = 0; j < n; j++) {
-      Mention m = {names[j], false, false};
+      Mention m = {.name = names[j]};
       mention_visit(&m, comp->comp.fors.items[k]->loop.iter);
       if (m.found) return true;
     }

@@ -17,5 +17,7 @@ bool desugar_mentions_earlier(const Node *comp, uint32_t k);
 bool desugar_name_is_none(Session *s, const Node *e);
 /* Whether the function itself binds that name first. */
 bool desugar_local_binds(Node *fn, Name name);
+/* Whether the function calls `grad` by that name, in itself or in a function inside. */
+bool desugar_takes_grad(Session *s, Node *fn);
 
 #endif

@@ -448,7 +448,9 @@ void host_on_grad(Session *s, Value x, Value f, Span at) {
 }
 
 bool host_param_hooked(Session *s, const Param *p) {
-  return p->hooked && in_code(s) && s->stage->unit && !s->stage->unit->check &&
+  const State *st = p->hooked ? state_unit(s, p, NULL) : NULL;
+  return p->hooked && !(st && st->stood_for) && in_code(s) && s->stage->unit &&
+         !s->stage->unit->check &&
          (hooks_on(s, (HookKey){HOOK_PARAM, p->id, 0}) ||
           hooks_on(s, (HookKey){HOOK_AFTER_GRAD, p->id, 0}));
 }

@@ -356,12 +356,18 @@ typedef struct WrtLeaf {
   Span at;
 } WrtLeaf;
 
+/* What a gradient by the leaf v is by: what stands for a param inside `with_params` (rule 61). */
+static Value taken_by(Value v) {
+  Value x = tape_itself(v);
+  return x.tag == V_PARAM && x.u.p->overlay.tag ? tape_itself(x.u.p->overlay) : x;
+}
+
 static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *path) {
   WrtLeaf *l = ud;
   Sweep *w = l->w;
   (void)n;
   (void)path;
-  Value x = tape_itself(v[0]);
+  Value x = taken_by(v[0]);
   if (x.tag == V_NONE) return x;
   if (x.tag == V_PARAM) {
     if (!leaf_of(w, x.u.p)) {
@@ -394,7 +400,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   Sweep *w = l->w;
   (void)n;
   (void)path;
-  Value x = tape_itself(v[0]);
+  Value x = taken_by(v[0]);
   if (x.tag == V_NONE) return x;
   Value g = v_unit();
   TapeMeta m;

@@ -561,7 +561,7 @@ static void call_model(Maker *m, int into) {
   Var *x = body_pick(m, ROWS, NULL);
   if (!x || !m->models || !room(m, 2) || m->where == IN_METHOD || m->where == IN_ROW) return;
   if (m->where == IN_HELPER && !m->helper[m->helpers].model) return;
-  int k = below(m, m->models), how = below(m, 6);
+  int k = below(m, m->models), how = below(m, 8);
   if (m->where == IN_HELPER) k = 0;
   if (!usable(m, k)) return;
   const char *net = m->where == IN_HELPER ? "net" : part_text(m->w, "m%d", k);
@@ -581,6 +581,17 @@ static void call_model(Maker *m, int into) {
          body_define(m, &like)->name, net, net, net, arg);
   } else if (how == 3 && m->has_inner[k] && m->where == IN_ENTRY) {
     line(m, into, "let %s = %s.inner(%s)", body_define(m, &like)->name, net, arg);
+  } else if (how >= 6 && !m->hooks) {
+    /* the hooks of params would run inside of gradients, too */
+    static const char *const form[] = {
+        "let %s = slope(%s, %s, k)", "let %s = slope(%s, %s * (1 + mean(%s.w)), k)",
+        "let %s = wrap <with_params %s (map(fn(p) = p * 0.5, params(%s)))> { slope(%s, %s, k) }"};
+    m->uses[k]++;
+    const char *name = body_define(m, &like)->name;
+    if (how == 6)
+      line(m, into, form[below(m, 2)], name, net, arg, net);
+    else
+      line(m, into, form[2], name, net, net, net, arg);
   } else {
     line(m, into, "let %s = %s(%s, k)", body_define(m, &like)->name, net, arg);
   }

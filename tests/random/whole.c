@@ -436,6 +436,8 @@ void whole_generate(Whole *w, unsigned long long seed) {
   line(m, main_file, "type Weighted = (value: f32, scale: f32)");
   line(m, main_file, "fn weighted(l: Weighted) -> f32 = l.value * l.scale");
   line(m, main_file, "fn through(net, x, k) = net(x, k)");
+  line(m, main_file,
+       "fn slope(net, x, k) = x + 0.1 * mean(ravel(grad(mean(net(x, k) ** 2), net)))");
   static const char *const answer[] = {"g * 2", "-g", "g + 1", "()", "g * g", "g - 3"};
   for (int i = 0; i < 3 && m->hooks; i++)
     line(m, main_file, "proc hook%d(g) {\n  print(\"hook %d {f64(g):.17g}\")\n  %s\n}", i, i,
