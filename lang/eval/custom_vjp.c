@@ -1,8 +1,8 @@
 /* Calls of functions that have a backward of their own (rule 79).
  *
  * In: the function and its arguments, in code. Out: the result of a `custom` node, which has two
- * regions: forward, and backward of operands, results and cotangents. Both take the same operands.
- */
+ * regions: forward, and backward of operands, results and cotangents. Both take the same operands,
+ * one for each argument, also where several are one value: `backward` gives a gradient for each. */
 #include "graph/build.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
@@ -16,6 +16,7 @@ typedef struct Custom {
   Session *s;
   FnObj *f;
   const Args *a;
+  size_t *of_arg; /* per argument: its operand, or SIZE_MAX */
   Val *operands;
   size_t count, cap; /* in the enclosing stage */
 } Custom;
@@ -73,13 +74,27 @@ static Value refill(Session *s, Value v, const Val *vals, size_t *k) {
   return value_like(s, v, items);
 }
 
+/* The arguments in region st: inputs of it. */
+static Args args_inside(const Custom *c, const Stage *st) {
+  Args a = *c->a;
+  a.v = ARENA_ARRAY(&c->s->scratch, Value, a.count + 1);
+  for (size_t i = 0; i < a.count; i++) {
+    a.v[i] = c->a->v[i];
+    if (c->of_arg[i] == SIZE_MAX) continue;
+    a.v[i].u.v = st->inner[c->of_arg[i]];
+    a.v[i].aux = st->level;
+  }
+  return a;
+}
+
 /* The forward region; returns its result (values of the closed stage). */
 static Value custom_forward(Custom *c, Stage *st) {
   Session *s = c->s;
   region_open(s, st, c->f->decl->fn->name.name);
   st->apart = true;
   seed_captures(s, st, c);
-  Value r = call_inline(s, c->f, c->a);
+  Args a = args_inside(c, st);
+  Value r = call_inline(s, c->f, &a);
   if (v_is_number(r) && r.tag != V_NODE) r = op_as_tensor(s, r, DT_COUNT, c->a->call);
   give_outputs(s, r, c->a->call);
   stage_pop(s);
@@ -103,7 +118,8 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
   Value out = refill(s, result, outs, &k);
   k = 0;
   Value gv = refill(s, result, gs, &k);
-  Value r = call_backward_body(s, c->f, c->a, out, gv);
+  Args in = args_inside(c, st);
+  Value r = call_backward_body(s, c->f, &in, out, gv);
   /* one gradient per argument that is a float tensor and has no default */
   size_t want = 0, given = r.tag == V_TUPLE ? r.u.list->count : 1;
   for (uint32_t i = 0; i < d->params.count && i < narg; i++) want += !val_none(arg_vals[i]);
@@ -159,12 +175,14 @@ Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
   size_t *arg_pos = ARENA_ARRAY(&s->scratch, size_t, d->params.count + 1);
   Args lifted = *a;
   lifted.v = ARENA_ARRAY(&s->scratch, Value, a->count + 1);
+  c.of_arg = ARENA_ARRAY(&s->scratch, size_t, a->count + 1);
   uint32_t positional = 0;
   for (size_t i = 0; i < a->count; i++) {
     Value v = a->v[i];
     if (v.tag == V_PARAM) v = param_read(s, v.u.p, a->call);
     if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, a->call);
     uint32_t p;
+    c.of_arg[i] = SIZE_MAX;
     if (a->names[i]) {
       for (p = 0; p < d->params.count; p++)
         if (d->params.items[p]->param.name.name == a->names[i]) break;
@@ -172,12 +190,13 @@ Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
       while (positional < d->params.count && d->params.items[positional]->param.init) positional++;
       p = positional++;
     }
-    if (v_is_number(v) && v.tag != V_NODE && p < d->params.count &&
-        d->params.items[p]->param.type && type_wants_tensor(s, d->params.items[p]->param.type))
-      v = op_as_tensor(s, v, DT_COUNT, a->call);
+    Node *type = p < d->params.count ? d->params.items[p]->param.type : NULL;
+    DType dtype;
+    if (v_is_number(v) && type && type_wants_tensor(s, type, &dtype))
+      v = op_as_tensor(s, v, dtype, a->call);
     if (v.tag == V_NODE) {
       v = stage_operand(s, v, a->call);
-      size_t at_operand = c.count;
+      size_t at_operand = c.of_arg[i] = c.count;
       VEC_PUSH(&s->scratch, c.operands, c.count, c.cap, v.u.v);
       if (p < d->params.count && !d->params.items[p]->param.init && !v.weak &&
           dt_float((DType)op_type_of(s, v).dtype)) {

@@ -417,11 +417,13 @@ void type_eval(Session *s, Node *type, Type *out) {
   out->rank = (uint8_t)rank;
 }
 
-bool type_wants_tensor(Session *s, Node *type) {
+bool type_wants_tensor(Session *s, Node *type, DType *dtype) {
   type = resolve(s, type);
   if (type->kind != N_TYPE_NAME || type->type_name.path.count != 1) return false;
   Name n = type->type_name.path.items[0].name;
-  return dtype_find(n) >= 0 || type->type_name.has_dims;
+  int d = dtype_find(n);
+  *dtype = d >= 0 ? (DType)d : DT_COUNT;
+  return d >= 0 || type->type_name.has_dims;
 }
 
 static const char *dims_text(Session *s, Value tuple) {

@@ -11,7 +11,8 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
 /* Shape and dtype of a tensor type whose dims are all known: declarations of params. */
 void type_eval(Session *s, Node *type, Type *out);
 void type_bind(Session *s, Node *type, Value v);
-bool type_wants_tensor(Session *s, Node *type);
+/* Whether a number becomes a tensor there, and its dtype; DT_COUNT: the type does not say. */
+bool type_wants_tensor(Session *s, Node *type, DType *dtype);
 /* an int number as a Dim of the stage's table */
 Dim type_dim_of(Session *s, Value v, Span at, const char *what);
 Value type_dim_value(Session *s, Dim d); /* V_INT when constant, else V_DIM */
