@@ -19,13 +19,13 @@
 #include "lang/compile/stage.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
+#include "lang/eval/history.h"
 #include "lang/eval/model.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/sides.h"
 #include "lang/eval/state.h"
-#include "lang/eval/turns.h"
 #include "lang/eval/want.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/gradient.h"
@@ -170,7 +170,9 @@ static void wrt_captured(Wrt *w, uint32_t level, Val v, size_t first) {
   if (more)
     fail_help(s, ERR_NOT_YET, w->at, "compute the whole loss where its gradient is taken",
               "not yet: a gradient %s, through values that were made before",
-              s->stage->side ? "on one side of a choice on data" : "inside a comprehension");
+              s->stage->turns  ? "in a turn of a loop"
+              : s->stage->side ? "on one side of a choice on data"
+                               : "inside a comprehension");
   if (w->count > from) return;
   Value x = {.tag = V_NODE, .aux = level, .u.v = v};
   wrt_push(w, stage_lift(s, x, w->at).u.v, first);
@@ -296,7 +298,7 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
   w.dx = ARENA_ARRAY(&s->scratch, Val, w.count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {0};
-  turns_gradient(s, d->count, d->y, w.count, w.vals, at);
+  history_gradient(s, d->count, d->y, w.count, w.vals, at);
   host_seen(s, true, at);
   stage_at(s, at);
   w.dx_there = ARENA_ARRAY(&s->scratch, Val, w.count + 1);

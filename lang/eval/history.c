@@ -1,9 +1,14 @@
-/* Gradients by several values inside a turn of a loop that stays one.
+/* Gradients inside a turn of a loop that stays one.
  *
- * In: the values by which a gradient is taken, and the region of the turn once it is staged. Out:
- * an error if one of them is carried and was made of another: the region sees what it carries as
- * given, so that the gradient by the other value would miss what goes through the first.
- */
+ * In: a gradient in a turn, and the region of the turn once it is staged. Out: an error if the
+ * gradient misses a part. The region has its inputs, what the loop carries and what it captures, as
+ * given. So a gradient by input b misses what goes through input a, if a was made of the value that
+ * b is in this turn: before the loop, if it is the first; from what the turn before leaves as b, if
+ * it made that; or any time since b has that value, if turns may leave it as it is.
+ *
+ * The relation `made of` between inputs is the least one that holds what the first turn and one
+ * turn to the next give. What stands before the loop is looked at in the stage around it; inputs
+ * of that one are noted there, if it is a turn of a loop, too. */
 #include "lang/eval/history.h"
 
 #include <string.h>
@@ -11,81 +16,238 @@
 #include "autograd/autograd.h"
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
+#include "graph/opcode.h"
+#include "lang/eval/turns.h"
 #include "lang/value/fail.h"
 
-/* The number of an input among those that are carried; 0: it is none. */
-static size_t carried_input(const Graph *g, size_t carried, Val v) {
-  for (size_t k = 1; k <= carried && k < g->input_count; k++)
-    if (val_eq(g->inputs[k], v)) return k;
-  return 0;
+static bool *marks(Session *s, const Graph *g) {
+  return ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
 }
 
-void history_note(Session *s, History *h, const Stage *st, size_t carried, size_t n, const Val *wrt,
-                  Span at) {
-  for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j < n && carried_input(st->g, carried, wrt[i]); j++) {
-      if (val_none(wrt[j]) || val_eq(wrt[i], wrt[j])) continue;
-      Taken t = {wrt[i], wrt[j], at};
-      VEC_PUSH(&s->scratch, h->items, h->count, h->cap, t);
-    }
+/* Marks the values of g that v may be: a choice gives one of two as it is. */
+static void mark_same(Session *s, const Graph *g, Val v, bool *is) {
+  stack_check();
+  if (is[ad_slot(g, v)]) return;
+  is[ad_slot(g, v)] = true;
+  const GNode *n = &g->nodes[v.node];
+  if (n->op == OP_VERSION) mark_same(s, g, gr_operand(g, v.node, 1), is);
+  if (n->op == OP_BRANCH) {
+    const bool *on = ad_given_on(&s->scratch, g, v.node);
+    for (uint32_t i = 1; i < n->operand_count; i++)
+      if (on[v.res * n->operand_count + i]) mark_same(s, g, gr_operand(g, v.node, (int)i), is);
+  }
+  if (n->op == OP_LOOP && v.res < (uint32_t)gr_attr_i(g, v.node, AT_CARRY, 0)) {
+    const Graph *turn = g->regions[n->region0];
+    bool *in = marks(s, turn);
+    mark_same(s, g, gr_operand(g, v.node, 1 + (int)v.res), is);
+    mark_same(s, turn, turn->outputs[v.res], in);
+    for (uint32_t i = 1; i < n->operand_count; i++)
+      if (in[ad_slot(turn, turn->inputs[i])]) mark_same(s, g, gr_operand(g, v.node, (int)i), is);
+  }
 }
 
-/* Whether outs[of - 1] depends on what the next turn takes as input `by`, or on `captured`. */
-static bool made_in_a_turn(Session *s, const Stage *st, size_t carried, const Val *outs, size_t of,
-                           size_t by, Val captured) {
+/* Notes a gradient in the turn st, of what depends on the marked values, by one of those in `by`.
+ */
+static void note(Session *s, const Stage *st, const bool *live, const bool *by, Span at) {
   const Graph *g = st->g;
-  Val end = by ? outs[by - 1] : captured;
-  bool *live = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
-  live[ad_slot(g, outs[of - 1])] = true;
-  for (bool more = true; more;) {
-    ad_mark_back(&s->scratch, g, live, NULL);
-    more = false;
-    for (size_t k = 1; !by && k <= carried; k++) { /* what turns before that one made of it */
-      bool *out = &live[ad_slot(g, outs[k - 1])];
-      if (!live[ad_slot(g, g->inputs[k])] || *out) continue;
-      *out = more = true;
-    }
+  Taken t = {.at = at};
+  t.by = ARENA_ARRAY(&s->scratch, size_t, g->input_count + 1);
+  t.through = ARENA_ARRAY(&s->scratch, size_t, g->input_count + 1);
+  for (size_t k = 1; k < g->input_count; k++) {
+    size_t i = ad_slot(g, g->inputs[k]);
+    if (by[i]) t.by[t.by_count++] = k;
+    if (live[i]) t.through[t.through_count++] = k;
   }
-  return live[ad_slot(g, end)];
+  History *h = turns_history(st);
+  if (t.by_count) VEC_PUSH(&s->scratch, h->items, h->count, h->cap, t);
 }
 
-/* Whether v depends on `by`, values of the stage. */
-static bool made_before(Session *s, const Stage *st, Val v, Val by) {
-  bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->type_count + 1);
-  live[ad_slot(st->g, v)] = true;
+/* From the marks of stage st those of the stage around it. */
+static bool *marks_outside(Session *s, const Stage *st, const bool *in) {
+  const Graph *g = st->g, *up = st->up->g;
+  bool *out = marks(s, up);
+  for (size_t c = 0; c < st->capture_count; c++)
+    out[ad_slot(up, st->outer[c])] |= in[ad_slot(g, st->inner[c])];
+  return out;
+}
+
+void history_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
+  const Stage *st = s->stage;
+  bool *live = marks(s, st->g), *by = marks(s, st->g);
+  for (size_t i = 0; i < ny; i++) live[ad_slot(st->g, y[i])] = true;
+  for (size_t i = 0; i < nwrt; i++) mark_same(s, st->g, wrt[i], by);
   for (;; st = st->up) {
-    const Graph *g = st->g;
-    ad_mark_back(&s->scratch, g, live, NULL);
-    if (live[ad_slot(g, by)]) return true;
-    if (!st->up) return false;
-    bool *outer = ARENA_ARRAY(&s->scratch, bool, st->up->g->type_count + 1), found = false;
-    Val next = VAL_NONE;
-    for (size_t c = 0; c < st->capture_count; c++) {
-      found |= outer[ad_slot(st->up->g, st->outer[c])] |= live[ad_slot(g, st->inner[c])];
-      if (val_eq(st->inner[c], by)) next = st->outer[c];
-    }
-    if (!found || val_none(next)) return false;
-    by = next;
-    live = outer;
+    ad_mark_back(&s->scratch, st->g, live, NULL);
+    if (st->turns) note(s, st, live, by, at);
+    if (st->turns || !st->up) return;
+    bool *same = marks_outside(s, st, by), *next = marks_outside(s, st, live);
+    by = marks(s, st->up->g);
+    for (size_t c = 0; c < st->capture_count; c++)
+      if (same[ad_slot(st->up->g, st->outer[c])]) mark_same(s, st->up->g, st->outer[c], by);
+    for (uint32_t i = 0; i < st->row_count; i++) /* elements: what they are of is no value of by */
+      if (!val_none(st->rows[i]) && live[ad_slot(st->g, st->g->inputs[i])])
+        next[ad_slot(st->up->g, st->rows[i])] = true;
+    live = next;
   }
 }
 
-void history_check(Session *s, const History *h, const Stage *st, size_t carried, const Val *args,
-                   const Val *outs) {
-  for (size_t i = 0; i < h->count; i++) {
-    const Taken *t = &h->items[i];
-    size_t of = carried_input(st->g, carried, t->carried);
-    size_t by = carried_input(st->g, carried, t->also);
-    Val outer = by ? args[by - 1] : VAL_NONE;
-    for (size_t c = 0; c < st->capture_count && !by; c++)
-      if (val_eq(st->inner[c], t->also)) outer = st->outer[c];
-    if (!of || val_none(outer)) continue; /* the turn made it itself */
-    if (made_before(s, st->up, args[of - 1], outer) ||
-        made_in_a_turn(s, st, carried, outs, of, by, t->also))
-      fail_help(s, ERR_NOT_YET, t->at,
-                "a gradient by each alone, with stop(..) of the one that the other was made of; or "
-                "let a proc or the top level go through the loop, with the body in a fn",
-                "not yet: this gradient is by two values, of which earlier turns of the loop, or "
-                "what stands before it, made one of the other");
+/* Whether what is marked in st depends on the value b of it. Where it depends on inputs of a turn,
+ * that is noted there. */
+static bool made_before(Session *s, const Stage *st, bool *live, Val b, Span at) {
+  for (;;) {
+    const Graph *g = st->g;
+    bool *same = marks(s, g);
+    mark_same(s, g, b, same);
+    ad_mark_back(&s->scratch, g, live, NULL);
+    Val x = VAL_NONE;
+    for (size_t i = 0; i < g->type_count; i++)
+      if (same[i] && live[i]) return true;
+    if (st->turns) {
+      note(s, st, live, same, at);
+      return false;
+    }
+    if (!st->up) return false;
+    bool *outside = marks_outside(s, st, live);
+    for (size_t c = 0; c < st->capture_count; c++) {
+      if (!same[ad_slot(g, st->inner[c])]) continue;
+      if (!val_none(x)) { /* one of several */
+        bool *copy = marks(s, st->up->g);
+        memcpy(copy, outside, st->up->g->type_count * sizeof *copy);
+        if (made_before(s, st->up, copy, x, at)) return true;
+      }
+      x = st->outer[c];
+    }
+    if (val_none(x)) return false;
+    live = outside;
+    b = x;
+    st = st->up;
   }
+}
+
+/* ---- the relation between the inputs of a turn */
+
+typedef struct Look {
+  Session *s;
+  const Turned *of;
+  const Graph *g;
+  size_t n;
+  bool **reach; /* per input: what the value depends on that the turn leaves as it; or NULL */
+  bool **same;  /* what that value may be; or NULL */
+  bool **made;  /* [b][a]: a is made of b; NULL: nobody asks for b */
+} Look;
+
+static Val arg_of(const Look *l, size_t k) {
+  const Stage *st = l->of->st;
+  if (k <= l->of->carried) return l->of->args[k - 1];
+  for (size_t c = 0; c < st->capture_count; c++)
+    if (val_eq(st->inner[c], l->g->inputs[k])) return st->outer[c];
+  return VAL_NONE;
+}
+
+static Val out_of(const Look *l, size_t k) {
+  return k <= l->of->carried ? l->of->outs[k - 1] : l->g->inputs[k];
+}
+
+static bool reaches(Look *l, size_t k, Val v) {
+  if (!l->reach[k]) {
+    l->reach[k] = marks(l->s, l->g);
+    l->reach[k][ad_slot(l->g, out_of(l, k))] = true;
+    ad_mark_back(&l->s->scratch, l->g, l->reach[k], NULL);
+  }
+  return l->reach[k][ad_slot(l->g, v)];
+}
+
+static bool may_be(Look *l, size_t k, size_t input) {
+  if (!l->same[k]) {
+    l->same[k] = marks(l->s, l->g);
+    mark_same(l->s, l->g, out_of(l, k), l->same[k]);
+  }
+  return l->same[k][ad_slot(l->g, l->g->inputs[input])];
+}
+
+/* Adds the inputs that later turns make of those in the set, or may leave as one of them. */
+static void close_set(Look *l, bool *set, bool same) {
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t k = 1; k < l->n; k++)
+      for (size_t i = 1; set[k] && i < l->n; i++) {
+        if (set[i] || !(same ? may_be(l, k, i) : reaches(l, k, l->g->inputs[i]))) continue;
+        set[i] = more = true;
+      }
+  }
+}
+
+/* What the first turn says: l->made[b]. */
+static void made_at_first(Look *l, const Taken *t, const bool *from, size_t b) {
+  Session *s = l->s;
+  const Stage *up = l->of->st->up;
+  bool *all = marks(s, up->g);
+  for (size_t a = 1; a < l->n; a++)
+    if (from[a] && a != b && !val_none(arg_of(l, a))) all[ad_slot(up->g, arg_of(l, a))] = true;
+  if (val_none(arg_of(l, b)) || !made_before(s, up, all, arg_of(l, b), t->at)) return;
+  for (size_t a = 1; a < l->n; a++) {
+    if (!from[a] || a == b || val_none(arg_of(l, a))) continue;
+    bool *one = marks(s, up->g);
+    one[ad_slot(up->g, arg_of(l, a))] = true;
+    l->made[b][a] = made_before(s, up, one, arg_of(l, b), t->at);
+  }
+}
+
+/* What a turn makes of b, from the one before it: whether that is more than was known. */
+static bool made_in_turn(Look *l, const bool *from, size_t b) {
+  bool more = false;
+  for (size_t a = 1; a <= l->of->carried; a++) {
+    if (!from[a] || a == b || l->made[b][a]) continue;
+    bool is = b <= l->of->carried && reaches(l, a, out_of(l, b));
+    for (size_t x = 1; x < l->n && !is; x++) {
+      if (!may_be(l, b, x)) continue;
+      is = reaches(l, a, l->g->inputs[x]);
+      for (size_t c = 1; c < l->n && !is; c++)
+        is = l->made[x] && l->made[x][c] && reaches(l, a, l->g->inputs[c]);
+    }
+    more |= l->made[b][a] = is;
+  }
+  return more;
+}
+
+static void check_one(Look *l, const Taken *t) {
+  Session *s = l->s;
+  bool *by = ARENA_ARRAY(&s->scratch, bool, l->n + 1),
+       *from = ARENA_ARRAY(&s->scratch, bool, l->n + 1),
+       *late = ARENA_ARRAY(&s->scratch, bool, l->n + 1);
+  for (size_t i = 0; i < t->by_count; i++) by[t->by[i]] = true;
+  for (size_t i = 0; i < t->through_count; i++) from[t->through[i]] = late[t->through[i]] = true;
+  close_set(l, by, true);
+  close_set(l, late, false);
+  for (size_t b = 1; b < l->n; b++) {
+    l->made[b] = by[b] ? ARENA_ARRAY(&s->scratch, bool, l->n + 1) : NULL;
+    bool stays = false;
+    for (size_t k = 1; k < l->n && by[b]; k++) stays |= by[k] && may_be(l, k, b);
+    if (by[b]) made_at_first(l, t, stays ? late : from, b);
+  }
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t b = 1; b < l->n; b++) more |= by[b] && made_in_turn(l, late, b);
+  }
+  for (size_t i = 0; i < t->by_count; i++)
+    for (size_t k = 0; k < t->through_count; k++) {
+      size_t a = t->through[k];
+      if (a == t->by[i] || !l->made[t->by[i]][a]) continue;
+      fail_help(s, ERR_NOT_YET, t->at,
+                "if it counts as given, take the gradient in a function, of its arguments; or let "
+                "a proc or the top level go through the loop, with the body in a fn",
+                "not yet: this gradient goes through %s, which was made of what it is taken by, in "
+                "an earlier turn of the loop or before it",
+                l->of->name(s, l->of->ud, l->g->inputs[a]));
+    }
+}
+
+void history_check(Session *s, const Turned *of) {
+  const Graph *g = of->st->g;
+  size_t n = g->input_count;
+  Look l = {.s = s, .of = of, .g = g, .n = n};
+  l.reach = ARENA_ARRAY(&s->scratch, bool *, n + 1);
+  l.same = ARENA_ARRAY(&s->scratch, bool *, n + 1);
+  l.made = ARENA_ARRAY(&s->scratch, bool *, n + 1);
+  for (size_t i = 0; i < of->history->count; i++) check_one(&l, &of->history->items[i]);
 }

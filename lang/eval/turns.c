@@ -91,6 +91,36 @@ typedef struct Turns {
   Val node;
 } Turns;
 
+/* ---- gradients inside of a turn */
+
+History *turns_history(const Stage *st) {
+  return &st->turns->history;
+}
+
+static bool has_leaf(Session *s, Value v, Val x) {
+  stack_check();
+  if (v.tag == V_NODE) return val_eq(v.u.v, x);
+  size_t n;
+  Value *parts = value_parts(s, v, &n);
+  for (size_t i = 0; parts && i < n; i++)
+    if (has_leaf(s, parts[i], x)) return true;
+  return false;
+}
+
+/* `x`, the variable that is carried as this input, if there is one. */
+static const char *carried_name(Session *s, void *ud, Val in) {
+  const Turns *t = ud;
+  for (size_t i = 0; i < t->item_count; i++)
+    if (t->items[i].kind == PLACE_VAR && has_leaf(s, t->items[i].in, in))
+      return fail_text(s, "`%s`", s->locals[t->left.vars[t->items[i].index].local].name);
+  return "a value";
+}
+
+static void check_gradients(Turns *t) {
+  Turned of = {&t->stage, &t->history, t->arg_count, t->args, t->outs, carried_name, t};
+  history_check(t->s, &of);
+}
+
 /* The counter of the loop in its first turn, as far as it is known. */
 static int64_t first_number(const Turns *t) {
   int64_t lo = t->lo.tag == V_INT && t->lo.u.i > 0 ? t->lo.u.i : 0, sum;
@@ -744,8 +774,7 @@ static bool stage_turn(Turns *t) {
   }
   stage_pop(s);
   left_restore(s, &t->left);
-  if (!more && !t->again && !t->peel)
-    history_check(s, &t->history, &t->stage, t->arg_count, t->args, t->outs);
+  if (!more && !t->again && !t->peel) check_gradients(t);
   return !more && !t->again;
 }
 
@@ -789,82 +818,6 @@ static void make_node(Turns *t) {
   for (size_t i = 0; i < t->kept_count && rows > 0; i++) open_rows(t, &t->kept[i], rows);
   for (size_t i = 0; i < t->item_count; i++) settle(t, &t->items[i], rows);
   if (t->effects) s->stage->unit->token = (Val){t->node.node, (uint32_t)t->next};
-}
-
-/* ---- gradients inside of a turn */
-
-/* Marks the values of stage st that a gradient of the marked ones goes through. */
-static void mark_back(Session *s, const Stage *st, bool *live, size_t nwrt, const Val *wrt) {
-  const Graph *g = st->g;
-  bool *ends = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
-  for (size_t i = 0; i < nwrt; i++)
-    if (wrt[i].node < g->node_count) ends[g->nodes[wrt[i].node].result0 + wrt[i].res] = true;
-  ad_mark_back(&s->scratch, g, live, ends);
-  for (size_t i = 0; i < g->type_count; i++) live[i] = live[i] && !ends[i];
-}
-
-static bool has_leaf(Session *s, Value v, Val x) {
-  stack_check();
-  if (v.tag == V_NODE) return val_eq(v.u.v, x);
-  size_t n;
-  Value *parts = value_parts(s, v, &n);
-  for (size_t i = 0; parts && i < n; i++)
-    if (has_leaf(s, parts[i], x)) return true;
-  return false;
-}
-
-static void need_own(Session *s, const Turns *t, const bool *live, Span at) {
-  const Graph *g = t->stage.g;
-  for (size_t k = 1; k <= t->arg_count && k < g->input_count; k++) {
-    Val in = g->inputs[k];
-    if (!live[g->nodes[in.node].result0]) continue;
-    const char *name = "a value";
-    bool state = false; /* what is written is cut (rule 60) */
-    for (size_t i = 0; i < t->item_count; i++) {
-      bool it = has_leaf(s, t->items[i].in, in);
-      state |= it && t->items[i].kind == PLACE_STATE;
-      if (it && t->items[i].kind == PLACE_VAR)
-        name = fail_text(s, "`%s`", s->locals[t->left.vars[t->items[i].index].local].name);
-    }
-    if (state) continue;
-    fail_help(s, ERR_NOT_YET, at,
-              "stop(..) cuts it, if it counts as given; or let a proc or the top level go through "
-              "the loop, with the body in a fn",
-              "not yet: this gradient goes through %s, which earlier turns of the loop have made",
-              name);
-  }
-}
-
-void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
-  const Stage *st = s->stage, *loop = st;
-  while (loop && !loop->turns) loop = loop->up;
-  if (!loop) return;
-  Val *from = ARENA_ARRAY(&s->scratch, Val, nwrt + 1);
-  if (nwrt) memcpy(from, wrt, nwrt * sizeof *from);
-  bool *live = ARENA_ARRAY(&s->scratch, bool, st->g->type_count + 1);
-  for (size_t i = 0; i < ny; i++) live[st->g->nodes[y[i].node].result0 + y[i].res] = true;
-  for (; st; st = st->up) {
-    mark_back(s, st, live, nwrt, from);
-    if (st->turns) {
-      need_own(s, st->turns, live, at);
-      history_note(s, &st->turns->history, st, st->turns->arg_count, nwrt, from, at);
-    }
-    if (!st->up) return;
-    const Graph *g = st->up->g;
-    bool *outer = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
-    for (size_t i = 0; i < nwrt; i++) {
-      Val v = VAL_NONE;
-      for (size_t k = 0; k < st->capture_count; k++)
-        if (val_eq(st->inner[k], from[i])) v = st->outer[k];
-      from[i] = v;
-    }
-    for (size_t k = 0; k < st->capture_count; k++) {
-      Val v = st->outer[k], in = st->inner[k];
-      if (live[st->g->nodes[in.node].result0 + in.res])
-        outer[g->nodes[v.node].result0 + v.res] = true;
-    }
-    live = outer;
-  }
 }
 
 /* ---- the loop */

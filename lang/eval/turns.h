@@ -14,9 +14,7 @@ Flow turns_while(Session *s, Node *st);
  * turn plus *first. DIM_BAD: it has none yet, and `make` is false. */
 Dim turns_counter(const Stage *st, bool make, int64_t *first);
 
-/* For a gradient of values y of the present stage by the values wrt. A turn of a loop sees what it
- * was given by the turns before as values without a history: an error if y depends on one that is
- * not among wrt. */
-void turns_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at);
+/* The gradients that are taken in the turn that st stages. */
+struct History *turns_history(const Stage *st);
 
 #endif
