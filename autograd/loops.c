@@ -664,7 +664,12 @@ static void all_LOOP(Rule *r) {
   for (size_t k = 0; k < r->origin_count; k++)
     for (int i = 1; i < l.all; i++)
       if (val_eq(r->at[i], r->origins[k].y) && r->wants[i]) l.adds[r->home[i]] = true;
-  for (int i = 1; i <= l.carry; i++) l.ends |= r->wants[i] && l.adds[r->home[i]];
+  for (int i = 1; i <= l.carry; i++) {
+    if (!r->wants[i] || !l.adds[r->home[i]]) continue;
+    l.ends = true;
+    /* without turns nothing but an origin brings its cotangent to the sum */
+    CK_ASSERT(g->arena->mem, l.some || r->passed[(i - 1) * r->in_count + i]);
+  }
   find_follows(&l);
   l.seen_count = ad_seen_inside(r);
   l.seen = ARENA_ARRAY(r->scratch, int, l.seen_count + 1);

@@ -368,11 +368,37 @@ static uint32_t *last_uses(Sweep *s, size_t count) {
   return last;
 }
 
+/* What may be x is used last at `n`: so is x. */
+static void used_as(const Sweep *s, uint32_t *last, Val x, uint32_t n) {
+  stack_check();
+  x = earlier(s, x);
+  if (!inside(s, x)) return;
+  uint32_t *at = &last[home_of(s, x)];
+  if (*at >= n) return;
+  *at = n;
+  for (size_t i = 0; i < s->origin_count; i++)
+    if (val_eq(s->origins[i].y, x)) used_as(s, last, s->origins[i].x, n);
+}
+
+/* Whether v is x, or may be. */
+static bool has_origin(const Sweep *s, Val v, Val x) {
+  stack_check();
+  v = earlier(s, v);
+  if (val_eq(v, earlier(s, x))) return true;
+  for (size_t i = 0; i < s->origin_count; i++)
+    if (val_eq(s->origins[i].y, v) && has_origin(s, s->origins[i].x, x)) return true;
+  return false;
+}
+
 static void find_origins(Sweep *s, size_t count) {
   const Graph *g = s->g;
   uint32_t *last = NULL;
-  for (size_t i = 0; i < s->given_count; i++)
+  for (size_t i = 0; i < s->given_count; i++) {
     VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, s->given[i]);
+    if (!last) last = last_uses(s, count);
+    if (inside(s, s->given[i].y))
+      used_as(s, last, s->given[i].x, last[home_of(s, s->given[i].y)]);
+  }
   for (uint32_t n = s->lo; n <= s->hi; n++) {
     const GNode *node = &g->nodes[n];
     bool loop = node->op == OP_LOOP;
@@ -383,9 +409,12 @@ static void find_origins(Sweep *s, size_t count) {
     for (uint32_t i = 1; i < given; i++) {
       Val x = gr_operand(g, n, (int)i);
       if (!is_active(s, x)) continue;
+      bool again = false; /* ad_gives asks all operands that are x */
+      for (uint32_t k = 1; k < i && !again; k++) again = val_eq(gr_operand(g, n, (int)k), x);
+      if (again && !loop) continue;
       uint32_t times = 0; /* that a loop has the value */
       for (uint32_t k = 1; loop && k < node->operand_count; k++)
-        times += val_eq(gr_operand(g, n, (int)k), x);
+        times += has_origin(s, gr_operand(g, n, (int)k), x);
       size_t from = s->origin_count;
       for (uint32_t k = 0; k < node->result_count; k++) {
         Origin o = {.y = {n, k}, .x = x, .known = -2};
@@ -398,6 +427,8 @@ static void find_origins(Sweep *s, size_t count) {
       for (size_t k = 0; k < from && !behind; k++) behind = val_eq(s->origins[k].y, earlier(s, x));
       if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind && times < 2)
         s->origin_count = from;
+      for (size_t k = from; k < s->origin_count; k++)
+        used_as(s, last, x, last[home_of(s, s->origins[k].y)]);
     }
   }
 }

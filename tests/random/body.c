@@ -335,6 +335,8 @@ static void side(Maker *m, int into, const Var *start, const char *t, bool assig
   const char *other = u ? u->name : t;
   if (assigns && chance(m, 20))
     line(m, into, fresh ? "%s = 1 * %s" : "%s = %s", t, other);
+  else if (assigns && m->w->near && chance(m, 30))
+    line(m, into, "if mean(tanh(%s)) > 0.1 { %s = %s }", other, t, other);
   else if (assigns)
     line(m, into, ONE_OF(m, step), t, t, other);
   if (assigns) rewrite(m, into, t, start->dt);
@@ -419,7 +421,7 @@ static void turns(Maker *m, int into) {
       part_text(m->w, "if mean(tanh(%s)) > 0.1 { %s }", t, chance(m, 50) ? "break" : "continue");
   int where = below(m, 4); /* first, last, or nowhere */
   if (where == 0) line(m, g, "%s", exit);
-  m->fresh = true; /* docs/not-yet.md: what data gives on as it is, from before the loop */
+  m->fresh = !m->w->near; /* docs/not-yet.md: what data gives on as it is, from before the loop */
   int early = grows ? below(m, 2) : 0, late = grows ? 1 - early + below(m, 2) : 0;
   if (where == 0) early = late = 0; /* a turn that ends before it would add nothing */
   for (int i = 0; i < early; i++) grow(m, g, from, t, start.name);

@@ -390,7 +390,7 @@ void whole_generate(Whole *w, unsigned long long seed) {
   static Maker made;
   Maker *m = &made;
   memset(w, 0, offsetof(Whole, texts));
-  w->used = 0, w->one_file = w->full = false;
+  w->used = 0, w->one_file = w->full = w->near = false;
   w->seed = w->rng = seed;
   w->parts = 1; /* 0 is none */
   *m = (Maker){.w = w};
@@ -400,6 +400,7 @@ void whole_generate(Whole *w, unsigned long long seed) {
   m->d = number(2 + below(m, 6));
   m->c = number(1 + below(m, 8));
   m->hooks = chance(m, 40);
+  w->near = chance(m, 15);
   w->program = part_add(w, 0, GROUP, "");
   int main_file = w->program;
   bool library = chance(m, 40);
