@@ -183,6 +183,8 @@ typedef struct Sweep {
   Origin *origins;
   size_t origin_count, origin_cap;
   Val *home; /* per result: the value that its uses count for; none: itself */
+  bool by_value;
+  int asked; /* wrt of the ask; behind these stand values that they may be */
 } Sweep;
 
 static uint32_t slot(const Sweep *s, Val v) {
@@ -380,6 +382,13 @@ static void used_as(const Sweep *s, uint32_t *last, Val x, uint32_t n) {
     if (val_eq(s->origins[i].y, x)) used_as(s, last, s->origins[i].x, n);
 }
 
+/* Whether result v is among wrt beside values that it may be. */
+static bool given_wrt(const Sweep *s, Val v) {
+  for (int i = 0; s->nwrt > s->asked && i < s->nwrt; i++)
+    if (val_eq(s->wrt[i], v)) return true;
+  return false;
+}
+
 /* Whether v is x, or may be. */
 static bool has_origin(const Sweep *s, Val v, Val x) {
   stack_check();
@@ -396,8 +405,7 @@ static void find_origins(Sweep *s, size_t count) {
   for (size_t i = 0; i < s->given_count; i++) {
     VEC_PUSH(&s->scratch, s->origins, s->origin_count, s->origin_cap, s->given[i]);
     if (!last) last = last_uses(s, count);
-    if (inside(s, s->given[i].y))
-      used_as(s, last, s->given[i].x, last[home_of(s, s->given[i].y)]);
+    if (inside(s, s->given[i].y)) used_as(s, last, s->given[i].x, last[home_of(s, s->given[i].y)]);
   }
   for (uint32_t n = s->lo; n <= s->hi; n++) {
     const GNode *node = &g->nodes[n];
@@ -425,7 +433,9 @@ static void find_origins(Sweep *s, size_t count) {
       if (!last) last = last_uses(s, count);
       bool behind = false; /* x may be another value itself, which has later uses */
       for (size_t k = 0; k < from && !behind; k++) behind = val_eq(s->origins[k].y, earlier(s, x));
-      if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind && times < 2)
+      bool asked = false;
+      for (size_t k = from; k < s->origin_count; k++) asked |= given_wrt(s, s->origins[k].y);
+      if (s->origin_count == from + 1 && last[home_of(s, x)] == n && !behind && times < 2 && !asked)
         s->origin_count = from;
       for (size_t k = from; k < s->origin_count; k++)
         used_as(s, last, x, last[home_of(s, s->origins[k].y)]);
@@ -736,15 +746,103 @@ static bool step(Sweep *s, Rule *r, Room *m, uint32_t n) {
   return false;
 }
 
+/* ---- gradients by values that may be others (rule 72) */
+
+/* Marks what v may be: what a choice gives, or a loop without turns. */
+static void mark_givers(Sweep *s, Val v, bool *is) {
+  stack_check();
+  const Graph *g = s->g;
+  const GNode *n = &g->nodes[v.node];
+  if (is[ad_slot(g, v)]) return;
+  is[ad_slot(g, v)] = true;
+  const bool *on = n->op == OP_BRANCH ? ad_given_on(&s->scratch, g, v.node) : NULL;
+  for (uint32_t i = 1; on && i < n->operand_count; i++)
+    if (on[v.res * n->operand_count + i]) mark_givers(s, gr_operand(g, v.node, (int)i), is);
+  if (n->op == OP_LOOP && v.res < (uint32_t)gr_attr_i(g, v.node, AT_CARRY, 0) &&
+      !ad_has_turns(g, v.node))
+    mark_givers(s, gr_operand(g, v.node, 1 + (int)v.res), is);
+}
+
+/* Adds what each wrt may be to wrt, if y depends on that in other ways, too. */
+static void add_givers(Sweep *s) {
+  const Graph *g = s->g;
+  size_t n = (size_t)s->nwrt, cap = 0;
+  Val *wrt = NULL;
+  for (int j = 0; j < s->asked; j++) {
+    Val v = s->wrt[j];
+    if (val_none(v) || !ad_has_gradient(gr_type(g, v))) continue;
+    if (gr_node(g, v)->op != OP_BRANCH && gr_node(g, v)->op != OP_LOOP) continue;
+    bool *is = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1), other = false;
+    bool *live = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
+    bool *end = ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
+    mark_givers(s, v, is);
+    for (int i = 0; i < s->ny; i++) live[ad_slot(g, s->y[i])] = true;
+    end[ad_slot(g, v)] = true;
+    ad_mark_back(&s->scratch, g, live, end);
+    for (size_t i = 0; i < g->type_count; i++) other |= is[i] && live[i] && !end[i];
+    for (uint32_t k = 0; other && k < g->node_count; k++)
+      for (uint32_t i = 0; i < g->nodes[k].result_count; i++) {
+        if (!is[g->nodes[k].result0 + i]) continue;
+        if (!wrt) {
+          cap = 2 * n + 8;
+          wrt = arena_alloc(&s->scratch, cap * sizeof *wrt);
+          memcpy(wrt, s->wrt, n * sizeof *wrt);
+        }
+        bool known = false;
+        for (size_t a = 0; a < n; a++) known |= val_eq(wrt[a], (Val){k, i});
+        Val x = {k, i};
+        if (!known) VEC_PUSH(&s->scratch, wrt, n, cap, x);
+      }
+  }
+  if (!wrt) return;
+  int *as = s->as ? ARENA_ARRAY(&s->scratch, int, n + 1) : NULL;
+  for (size_t i = 0; as && i < n; i++) as[i] = i < (size_t)s->asked ? s->as[i] : (int)i;
+  s->wrt = wrt;
+  s->as = as;
+  s->nwrt = (int)n;
+}
+
+/* The gradient by value v: by the one from before it that it is. */
+static void by_value(Sweep *s, B *b, Val v, Val *d, Val *there) {
+  stack_check();
+  *d = s->cot[home_of(s, v)];
+  *there = s->there[home_of(s, v)];
+  for (size_t i = 0; s->nwrt > s->asked && i < s->origin_count; i++) {
+    Origin *o = &s->origins[i];
+    Val x, x_there;
+    if (!val_eq(o->y, v) || !given_wrt(s, o->x)) continue;
+    ask_origin(s, b, o);
+    if (!o->known || b->failed) continue;
+    by_value(s, b, o->x, &x, &x_there);
+    if (val_none(x)) continue; /* then nothing reached v either */
+    if (o->known > 0) {
+      *d = x;
+      *there = x_there;
+      return;
+    }
+    Val other = b_un(b, OP_NOT, o->is), one = ad_or_zero(b, o->is, x, true);
+    Val one_there = val_none(x_there) ? o->is : b_bin(b, OP_AND, o->is, x_there);
+    if (!val_none(*d)) {
+      Val two_there = val_none(*there) ? other : b_bin(b, OP_AND, other, *there);
+      one = b_bin(b, OP_ADD, one, ad_or_zero(b, other, *d, true));
+      one_there =
+          val_none(x_there) && val_none(*there) ? VAL_NONE : b_bin(b, OP_OR, one_there, two_there);
+    }
+    *d = one;
+    *there = one_there;
+  }
+}
+
 static void sweep(void *ud) {
   Sweep *s = ud;
   Graph *g = s->g;
   uint32_t lo = UINT32_MAX, hi = 0;
+  if (s->by_value) add_givers(s);
   for (int j = 0; j < s->nwrt; j++)
     if (!val_none(s->wrt[j]) && s->wrt[j].node < lo) lo = s->wrt[j].node;
   for (int j = 0; j < s->ny; j++)
     if (!val_none(s->y[j]) && s->y[j].node > hi) hi = s->y[j].node;
-  for (int j = 0; j < s->nwrt; j++) {
+  for (int j = 0; j < s->asked; j++) {
     s->dx[j] = VAL_NONE;
     if (s->dx_there) s->dx_there[j] = VAL_NONE;
   }
@@ -782,11 +880,11 @@ static void sweep(void *ud) {
     s->ok = pass_hooks(s, n) && step(s, &r, &m, n);
     if (n == 0) break;
   }
-  for (int j = 0; s->ok && j < s->nwrt; j++) {
+  for (int j = 0; s->ok && j < s->asked; j++) {
     if (!is_active(s, s->wrt[j])) continue;
-    uint32_t at = slot(s, s->wrt[j]);
-    Val there = s->there[at];
-    s->dx[j] = s->cot[at]; /* none: counts elsewhere */
+    Val there = s->there[slot(s, s->wrt[j])];
+    s->dx[j] = s->cot[slot(s, s->wrt[j])]; /* none: counts elsewhere */
+    if (given_wrt(s, s->wrt[j])) by_value(s, &r.b, s->wrt[j], &s->dx[j], &there);
     if (s->dx_there)
       s->dx_there[j] = there;
     else if (!val_none(s->dx[j]) && !val_none(there))
@@ -885,6 +983,8 @@ bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at) {
              .read_count = ask->read_count,
              .given = ask->origins,
              .given_count = ask->origin_count,
+             .by_value = ask->by_value,
+             .asked = ask->nwrt,
              .e = e,
              .at = at,
              .entry = g->at};

@@ -44,7 +44,8 @@ typedef struct VjpAsk {
   const Val
       *read; /* per result of the graph: the value that rules read in its place, or VAL_NONE */
   size_t read_count;
-  int sums; /* so many of dy, the last, have been added to what is behind their y already */
+  bool by_value; /* where data makes a wrt a value from before it, its gradient is that one's */
+  int sums;      /* so many of dy, the last, have been added to what is behind their y already */
 } VjpAsk;
 bool ad_vjp_ask(Graph *g, const VjpAsk *ask, GErr *e, Prov *at);
 

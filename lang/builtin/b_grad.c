@@ -309,7 +309,8 @@ static Value seeds_gradient(Session *s, const Seeds *d, Value wrt, unsigned how,
                 .wrt = w.vals,
                 .as = w.as,
                 .dx = w.dx,
-                .dx_there = w.dx_there};
+                .dx_there = w.dx_there,
+                .by_value = true};
   if (!ad_vjp_ask(s->stage->g, &ask, &e, &where))
     fail_gerr(s, where.span.file ? where.span : at, &e);
   host_seen(s, false, at);

@@ -24,25 +24,70 @@ static bool *marks(Session *s, const Graph *g) {
   return ARENA_ARRAY(&s->scratch, bool, g->type_count + 1);
 }
 
-/* Marks the values of g that v may be: a choice gives one of two as it is. */
-static void mark_same(Session *s, const Graph *g, Val v, bool *is) {
+/* How a value may be another: `GIVEN`: a choice gives that, or a loop without turns. `TURNED`: the
+ * turns of a loop do. `OLDER`: as an older version of a param. */
+enum { GIVEN = 1, TURNED = 2, OLDER = 4 };
+
+/* Marks in `is` the values of g that v may be. */
+static void mark_ways(Session *s, const Graph *g, Val v, uint8_t how, uint8_t *is) {
   stack_check();
-  if (is[ad_slot(g, v)]) return;
-  is[ad_slot(g, v)] = true;
+  uint8_t *at = &is[ad_slot(g, v)];
+  if ((*at & how) == how) return;
+  *at |= how;
   const GNode *n = &g->nodes[v.node];
-  if (n->op == OP_VERSION) mark_same(s, g, gr_operand(g, v.node, 1), is);
+  if (n->op == OP_VERSION) mark_ways(s, g, gr_operand(g, v.node, 1), OLDER, is);
   if (n->op == OP_BRANCH) {
     const bool *on = ad_given_on(&s->scratch, g, v.node);
     for (uint32_t i = 1; i < n->operand_count; i++)
-      if (on[v.res * n->operand_count + i]) mark_same(s, g, gr_operand(g, v.node, (int)i), is);
+      if (on[v.res * n->operand_count + i]) mark_ways(s, g, gr_operand(g, v.node, (int)i), how, is);
   }
   if (n->op == OP_LOOP && v.res < (uint32_t)gr_attr_i(g, v.node, AT_CARRY, 0)) {
     const Graph *turn = g->regions[n->region0];
-    bool *in = marks(s, turn);
-    mark_same(s, g, gr_operand(g, v.node, 1 + (int)v.res), is);
-    mark_same(s, turn, turn->outputs[v.res], in);
-    for (uint32_t i = 1; i < n->operand_count; i++)
-      if (in[ad_slot(turn, turn->inputs[i])]) mark_same(s, g, gr_operand(g, v.node, (int)i), is);
+    uint8_t *in = ARENA_ARRAY(&s->scratch, uint8_t, turn->type_count + 1);
+    mark_ways(s, g, gr_operand(g, v.node, 1 + (int)v.res), how, is);
+    mark_ways(s, turn, turn->outputs[v.res], GIVEN, in);
+    for (uint32_t i = 1; i < n->operand_count; i++) {
+      uint8_t way = in[ad_slot(turn, turn->inputs[i])];
+      if (!way) continue;
+      way = way & (GIVEN | TURNED) && !(how & OLDER) ? TURNED : OLDER;
+      mark_ways(s, g, gr_operand(g, v.node, (int)i), way, is);
+    }
+  }
+}
+
+static void mark_same(Session *s, const Graph *g, Val v, bool *is) {
+  uint8_t *ways = ARENA_ARRAY(&s->scratch, uint8_t, g->type_count + 1);
+  mark_ways(s, g, v, GIVEN, ways);
+  for (size_t i = 0; i < g->type_count; i++) is[i] |= ways[i] != 0;
+}
+
+/* An error if one of wrt, values of st, may be another value that the loss uses, too, where the
+ * gradient does not see that: `ways`. */
+static void may_be_other(Session *s, const Stage *st, const bool *live, size_t n, const Val *wrt,
+                         uint8_t ways, Span at) {
+  const Graph *g = st->g;
+  bool *used = NULL;
+  for (size_t k = 0; k < n; k++) {
+    if (val_none(wrt[k])) continue;
+    OpCode op = (OpCode)g->nodes[wrt[k].node].op;
+    if (op != OP_BRANCH && op != OP_LOOP) continue;
+    if (!used) {
+      bool *ends = marks(s, g);
+      used = marks(s, g);
+      memcpy(used, live, g->type_count * sizeof *used);
+      for (size_t j = 0; j < n; j++)
+        if (!val_none(wrt[j])) ends[ad_slot(g, wrt[j])] = true;
+      ad_mark_back(&s->scratch, g, used, ends);
+    }
+    uint8_t *is = ARENA_ARRAY(&s->scratch, uint8_t, g->type_count + 1);
+    mark_ways(s, g, wrt[k], GIVEN, is);
+    for (size_t i = 0; i < g->type_count; i++)
+      if (is[i] & ways && used[i] && i != ad_slot(g, wrt[k]))
+        fail_help(s, ERR_NOT_YET, at, "`1 * x`, where it is given on, is a value of its own",
+                  "not yet: a gradient by a value that may be an older one, which %s gave on, of "
+                  "what uses "
+                  "that one, too",
+                  ways & GIVEN ? "a choice or loop" : "a loop");
   }
 }
 
@@ -76,7 +121,10 @@ void history_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Va
   bool *live = marks(s, st->g), *by = marks(s, st->g);
   for (size_t i = 0; i < ny; i++) live[ad_slot(st->g, y[i])] = true;
   for (size_t i = 0; i < nwrt; i++) mark_same(s, st->g, wrt[i], by);
-  for (;; st = st->up) {
+  Val *own = ARENA_ARRAY(&s->scratch, Val, nwrt + 1);
+  if (nwrt) memcpy(own, wrt, nwrt * sizeof *own);
+  for (uint8_t ways = TURNED;; ways = GIVEN | TURNED, st = st->up) {
+    may_be_other(s, st, live, nwrt, own, ways, at);
     ad_mark_back(&s->scratch, st->g, live, NULL);
     if (st->turns) note(s, st, live, by, at);
     if (st->turns || !st->up) return;
@@ -87,6 +135,12 @@ void history_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Va
     for (uint32_t i = 0; i < st->row_count; i++) /* elements: what they are of is no value of by */
       if (!val_none(st->rows[i]) && live[ad_slot(st->g, st->g->inputs[i])])
         next[ad_slot(st->up->g, st->rows[i])] = true;
+    for (size_t i = 0; i < nwrt; i++) {
+      Val inner = own[i];
+      own[i] = VAL_NONE;
+      for (size_t c = 0; c < st->capture_count; c++)
+        if (val_eq(st->inner[c], inner)) own[i] = st->outer[c];
+    }
     live = next;
   }
 }

@@ -723,8 +723,17 @@ static void say(Maker *m, int into) {
 /* Derivatives inside of code. */
 static void derive(Maker *m, int into) {
   Var *v = body_pick(m, AXES, NULL), a;
-  if (!v || !room(m, 1) || m->where == IN_ENTRY || (m->where == IN_ROW && m->hooks)) return;
+  if (!v || !room(m, 1) || (m->where == IN_ROW && m->hooks)) return;
+  if (m->where == IN_ENTRY && (m->hooks || m->quiet || (m->depth && !chance(m, 30)))) return;
   a = *v;
+  if (m->where == IN_ENTRY) { /* on the tape in script */
+    Var *u = body_pick(m, ALIKE, v);
+    const char *other = u ? u->name : a.name;
+    line(m, into, "let %s = grad(f32(sum(sin(%s) * %s)), %s, record = true)",
+         body_define(m, &a)->name, a.name, other, a.name);
+    m->w->inner = true;
+    return;
+  }
   const char *to = body_define(m, &a)->name;
   /* with hooks: a second gradient is an error, and a call of one has zeros for missing ones */
   switch (m->hooks ? 1 + below(m, 2) : below(m, 4)) {

@@ -390,7 +390,7 @@ void whole_generate(Whole *w, unsigned long long seed) {
   static Maker made;
   Maker *m = &made;
   memset(w, 0, offsetof(Whole, texts));
-  w->used = 0, w->one_file = w->full = w->near = false;
+  w->used = 0, w->one_file = w->full = w->near = w->inner = false;
   w->seed = w->rng = seed;
   w->parts = 1; /* 0 is none */
   *m = (Maker){.w = w};

@@ -40,6 +40,7 @@ typedef struct Whole {
   size_t used;
   bool one_file; /* the library stands in the program */
   bool full;     /* no room was left: not a program */
+  bool inner;    /* the entry takes gradients that are not its last */
   bool near;     /* sums may stand in another order: numbers are compared roughly */
 } Whole;
 
