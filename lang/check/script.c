@@ -263,30 +263,10 @@ static void find_assign(void *ud, Node *n) {
   ast_children(n, find_assign, ud);
 }
 
-/* A number may become a rank-0 tensor, with the dtype of the assigned value (rule 14). */
-void check_carry(Session *s, const AbstractVars *k, Node *body) {
-  for (size_t i = 0; i < k->count; i++) {
-    Value *v = variable(s, k->names[i]), was = k->before[i];
-    if (!v || !(v_is_tensor(*v) || v_is_number(*v)) || !(v_is_tensor(was) || v_is_number(was)))
-      continue;
-    Type x = op_type_of(s, was), y = op_type_of(s, *v);
-    bool ok =
-        x.rank == y.rank && (v_is_number(was) || (v_is_tensor(*v) ? x.dtype == y.dtype : false));
-    for (int d = 0; ok && d < x.rank; d++)
-      ok = dim_compare(op_dims_of(s), x.dim[d], y.dim[d]) != DIM_DIFFERENT;
-    if (ok) continue;
-    Assign a = {k->names[i], NULL};
-    find_assign(&a, body);
-    Local *l = local_find(s, k->names[i]);
-    Diag *d = fail_report(s, ERR_CARRY, a.st ? a.st->span : body->span,
-                          "`%s` is %s before the loop and %s after an iteration", k->names[i],
-                          value_type_text(s, was), value_type_text(s, *v));
-    if (l) dg_label(&s->diags, d, l->span, "declared here");
-    dg_help(&s->diags, d,
-            "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in "
-            "each iteration");
-    fail_raise(s);
-  }
+Node *abstract_assignment(Node *body, Name name) {
+  Assign a = {name, NULL};
+  find_assign(&a, body);
+  return a.st;
 }
 
 /* Whether a value may be assigned as a param may: it is an alias. */

@@ -618,9 +618,6 @@ static APART void iterate(void *ud) {
   OpenLoop *l = x->l;
   int64_t lo = x->lo, hi = x->hi;
   x->flow = FLOW_NEXT;
-  bool carries = x->it.tag == V_RANGE && in_code(s);
-  AbstractVars carry = {NULL, 0, NULL};
-  if (carries) carry = abstract_vars(s, st->loop.body);
   struct Iterations *iterations = iterations_start(s, st, l->iterations = hi > lo ? hi - lo : 0);
   for (int64_t i = lo; i < hi; i++) {
     size_t mark = mem_pool_mark(&s->mem);
@@ -640,7 +637,6 @@ static APART void iterate(void *ud) {
     }
     l->continued = v_unit();
     iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK);
-    if (carries) check_carry(s, &carry, st->loop.body);
     if (!s->stage) {
       mem_pool_drain(&s->mem, mark);
       arena_rewind(&s->scratch, am);

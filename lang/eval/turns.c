@@ -165,9 +165,11 @@ static bool numeric(Value v) {
 static _Noreturn void changes(Turns *t, const Carried *c, Value a, Value b) {
   Session *s = t->s;
   const char *name = "a value";
-  Span place = {0};
+  Span place = {0}, at = t->st->span;
   if (c->kind == PLACE_VAR) {
     const Local *l = &s->locals[t->left.vars[c->index].local];
+    const Node *assigned = abstract_assignment(t->st->loop.body, l->name);
+    if (assigned) at = assigned->span;
     name = fail_text(s, "`%s`", l->name);
     place = l->span;
   } else if (c->kind == PLACE_STATE && s->stage->unit->states[c->index].field) {
@@ -177,12 +179,14 @@ static _Noreturn void changes(Turns *t, const Carried *c, Value a, Value b) {
   }
   const char *is = value_type_text(s, b);
   stage_pop(s);
-  Diag *d = fail_report(s, ERR_CARRY, t->st->span, "%s is %s before %s and %s after it", name,
+  Diag *d = fail_report(s, ERR_CARRY, at, "%s is %s before %s and %s after it", name,
                         value_type_text(s, a), t->from ? "the second turn" : "the loop's turn", is);
   if (place.file) dg_label(&s->diags, d, place, "declared here");
-  dg_help(&s->diags, d,
-          "a `var` that a loop assigns keeps its dtype and shape; a `let` in the body is new in "
-          "each iteration");
+  dg_help(
+      &s->diags, d,
+      "a `var` of a loop that stays one keeps its dtype and shape: a `let` in the body is new "
+      "in each iteration; a `for` of at most 4,096 iterations, whose number is known when it is "
+      "compiled, is unrolled");
   fail_raise(s);
 }
 
