@@ -31,6 +31,7 @@ typedef struct OpenLoop {
   struct Frame *frame;           /* in which it stands */
   Value broken, continued;       /* in code: see Frame.returned */
   int64_t iteration, iterations; /* the present one, from 0; their number, 0 = unknown */
+  bool forced;                   /* unrolled, because it cannot stay a loop */
 } OpenLoop;
 
 /* Operands that wait until those to their right are evaluated: a list of arrays, with `count` items
@@ -127,6 +128,7 @@ struct Session {
   Modes modes;
   Device device;     /* of the configuration */
   bool by_reference; /* code: `net.w` is the param itself (operands of grad, update, freeze) */
+  int64_t unrolled;  /* iterations of loops of code so far that have no such loop inside */
   bool abstract;     /* `ckl check`: script is walked without running */
   int depth;         /* nesting of calls */
   Value ret;         /* value of a `return` on its way (retained) */

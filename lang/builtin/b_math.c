@@ -12,6 +12,7 @@
 #include "graph/run_op.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
+#include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
@@ -140,8 +141,10 @@ static Value two(Session *s, OpCode op, Value x, Value y, Span at, Span left, Sp
     }
     bool fl = x.tag == V_FLOAT || y.tag == V_FLOAT || dt_float((DType)op_type_of(s, x).dtype) ||
               dt_float((DType)op_type_of(s, y).dtype);
-    Value r = op_broadcast_binary(s, op, op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at),
-                                  op_as_tensor(s, y, fl ? DT_F64 : DT_I64, at), at, left, right);
+    x = op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at);
+    y = op_as_tensor(s, y, fl ? DT_F64 : DT_I64, at);
+    Value r =
+        fl ? op_broadcast_binary(s, op, x, y, at, left, right) : number_extreme(s, op, x, y, at);
     r.weak = true;
     return r;
   }

@@ -609,7 +609,17 @@ typedef struct Iterated {
   OpenLoop *l;
   Watch *watch;
   Flow flow;
+  int64_t most;  /* of iterations, with those of loops inside; 0: it has to be unrolled */
+  bool too_many; /* there would be more: it ended after the first one */
 } Iterated;
+
+/* Whether iterations like the one that began at `was` are too many, and that can be taken back. */
+static bool too_many(const Iterated *x, int64_t was, Val token) {
+  const Session *s = x->s;
+  int64_t each = s->unrolled - was;
+  if (!x->most || each <= 1 || each <= x->most / (x->hi - x->lo)) return false;
+  return !s->stage->unit || val_eq(s->stage->unit->token, token);
+}
 
 static APART void iterate(void *ud) {
   Iterated *x = ud;
@@ -619,7 +629,9 @@ static APART void iterate(void *ud) {
   int64_t lo = x->lo, hi = x->hi;
   x->flow = FLOW_NEXT;
   struct Iterations *iterations = iterations_start(s, st, l->iterations = hi > lo ? hi - lo : 0);
+  Val token = s->stage && s->stage->unit ? s->stage->unit->token : VAL_NONE;
   for (int64_t i = lo; i < hi; i++) {
+    int64_t was = s->unrolled;
     size_t mark = mem_pool_mark(&s->mem);
     ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
@@ -636,7 +648,10 @@ static APART void iterate(void *ud) {
       f = eval_iteration(s, st, element);
     }
     l->continued = v_unit();
-    iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK);
+    s->unrolled += s->stage && s->unrolled == was;
+    x->too_many = i == lo && too_many(x, was, token);
+    iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK || x->too_many);
+    if (x->too_many) break;
     if (!s->stage) {
       mem_pool_drain(&s->mem, mark);
       arena_rewind(&s->scratch, am);
@@ -647,6 +662,14 @@ static APART void iterate(void *ud) {
       break;
     }
   }
+}
+
+/* Iterations of loops around that have to be unrolled: one of them has a loop inside this often. */
+static int64_t forced_around(const OpenLoop *l) {
+  int64_t n = 1;
+  for (l = l->up; l; l = l->up)
+    if (l->staged && l->forced && __builtin_mul_overflow(n, l->iterations, &n)) return INT64_MAX;
+  return n;
 }
 
 static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
@@ -667,17 +690,23 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   loop_bounds(s, st, it, &lo, &hi);
   bool may_stay =
       in_code(s) && (it.tag == V_RANGE || it.tag == V_SEQ || v_is_tensor(it)) && hi > lo;
-  bool stays = may_stay && hi - lo > s->config.unroll;
+  bool stays = may_stay && hi - lo > s->config.unroll / forced_around(l);
   if (may_stay && !stays && hi - lo > RETURNS_MAX) {
     LoopExit exit = loop_exits(st);
     stays = exit == LOOP_RETURNS || (exit == LOOP_BREAKS && hi - lo > BREAKS_MAX);
   }
   if (stays && unroll_not(s, st, it, lo, hi, &end)) return end;
-  Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT};
+  l->forced = !may_stay || stays;
+  Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT, l->forced ? 0 : s->config.unroll, false};
   if (!may_stay)
     iterate(&x);
-  else if (unroll_or_stay(s, st, it, lo, hi, iterate, &x, &end))
+  else if (unroll_or_stay(s, st, it, lo, hi, iterate, &x, &x.too_many, &end))
     return end;
+  if (x.too_many) { /* it cannot stay, so it is unrolled after all */
+    l->forced = true;
+    x.most = 0;
+    iterate(&x);
+  }
   return x.flow;
 }
 

@@ -215,7 +215,16 @@ Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at) {
   }
 }
 
+Value number_extreme(Session *s, OpCode op, Value x, Value y, Span at) {
+  Ints a = range_of(stage_of(s, x), x.u.v, 0), b = range_of(stage_of(s, y), y.u.v, 0);
+  if (op == OP_MAX ? a.lo >= b.hi : a.hi <= b.lo) return x;
+  if (op == OP_MAX ? b.lo >= a.hi : b.hi <= a.lo) return y;
+  return two(s, op, x, y, at);
+}
+
 Value number_magnitude(Session *s, Value x, Span at) {
+  int64_t k;
+  if (constant(s, x, &k) && k > INT64_MIN) return literal(s, k < 0 ? -k : k);
   Value r = op_run(s, OP_ABS, 1, &x, NULL, 0, at);
   if (range_of(stage_of(s, x), x.u.v, 0).lo > INT64_MIN) return r;
   return fits(s, AST_NEG, r, two(s, OP_GT, x, literal(s, INT64_MIN), at), at);

@@ -61,15 +61,21 @@ bool unroll_not(Session *s, Node *st, Value it, int64_t lo, int64_t hi, Flow *fl
 }
 
 bool unroll_or_stay(Session *s, Node *st, Value it, int64_t lo, int64_t hi,
-                    void (*unrolled)(void *), void *ud, Flow *flow) {
-  if (!loop_pushes_and_exits(st)) {
-    unrolled(ud);
-    return false;
-  }
+                    void (*unrolled)(void *), void *ud, bool *too_many, Flow *flow) {
   Before b;
   before(s, &b);
-  int code = api_guard(s, unrolled, ud);
-  if (code == MEM_OK) return false;
+  int64_t unrolled_before = s->unrolled;
+  int code = MEM_OK;
+  if (loop_pushes_and_exits(st))
+    code = api_guard(s, unrolled, ud);
+  else
+    unrolled(ud);
+  if (code == MEM_OK && !*too_many) return false;
+  if (code == MEM_OK) {
+    back(s, &b, MEM_ERR_PROGRAM);
+    s->unrolled = unrolled_before;
+    return unroll_not(s, st, it, lo, hi, flow);
+  }
   if (s->diags.count == b.diags || s->diags.items[b.diags]->code != ERR_BRANCH)
     mem_throw(&s->mem, code);
   back(s, &b, code);
