@@ -128,6 +128,7 @@ struct Session {
   Modes modes;
   Device device;     /* of the configuration */
   bool by_reference; /* code: `net.w` is the param itself (operands of grad, update, freeze) */
+  bool made_up;      /* `check`: in a `with_params` of an instance whose params it does not know */
   int64_t unrolled;  /* iterations of loops of code so far that have no such loop inside */
   bool abstract;     /* `ckl check`: script is walked without running */
   int depth;         /* nesting of calls */

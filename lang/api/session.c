@@ -32,7 +32,7 @@ typedef struct Guarded {
   size_t locals;
   Stage *stage;
   Modes modes;
-  bool abstract, by_reference;
+  bool abstract, by_reference, made_up;
   int depth, flow, block_depth;
   uint64_t seed_scope;
   Element *element;
@@ -42,11 +42,21 @@ typedef struct Guarded {
 } Guarded;
 
 int api_guard(Session *s, void (*f)(void *ud), void *ud) {
-  Guarded g = {s->frame,      s->local_count, s->stage,
-               s->modes,      s->abstract,    s->by_reference,
-               s->depth,      s->flow,        s->frame ? s->frame->block_depth : 0,
-               s->seed_scope, s->element,     s->frame ? s->frame->place : NULL,
-               s->loops,      s->operands};
+  Guarded g = {s->frame,
+               s->local_count,
+               s->stage,
+               s->modes,
+               s->abstract,
+               s->by_reference,
+               s->made_up,
+               s->depth,
+               s->flow,
+               s->frame ? s->frame->block_depth : 0,
+               s->seed_scope,
+               s->element,
+               s->frame ? s->frame->place : NULL,
+               s->loops,
+               s->operands};
   int code = mem_protect(&s->mem, f, ud);
   if (code != MEM_OK) {
     local_pop(s, g.locals);
@@ -55,6 +65,7 @@ int api_guard(Session *s, void (*f)(void *ud), void *ud) {
     s->modes = g.modes;
     s->abstract = g.abstract;
     s->by_reference = g.by_reference;
+    s->made_up = g.made_up;
     s->depth = g.depth;
     s->flow = g.flow;
     if (s->frame) {

@@ -167,7 +167,7 @@ static void wrt_captured(Wrt *w, uint32_t level, Val v, size_t first) {
   size_t from = w->count;
   bool more = false;
   captured_as(w, s->stage, level, v, first, &more);
-  if (more)
+  if (more && !s->made_up)
     fail_help(s, ERR_NOT_YET, w->at, "compute the whole loss where its gradient is taken",
               "not yet: a gradient %s, through values that were made before",
               s->stage->turns  ? "in a turn of a loop"
@@ -197,7 +197,7 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
     if (fr && state_enters(fr) && b->home != fr)
       fail_help(s, ERR_NOT_YET, w->at, "let the function call `grad` itself, by that name",
                 "not yet: a gradient by params through a function that is given");
-    while (b->up && b->v.aux > s->stage->level) b = b->up; /* the loss stood before the turn */
+    while (b->turn && b->v.aux > s->stage->level) b = b->up; /* the loss stood before the turn */
     if (b->v.aux < s->stage->level)
       wrt_captured(w, b->v.aux, b->v.u.v, first);
     else
@@ -357,8 +357,13 @@ static void check_loss(Session *s, Value y, Span at) {
 
 static Value deepest_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   uint32_t *level = ud;
-  (void)s, (void)n, (void)path;
-  if (v[0].tag == V_NODE && v[0].aux > *level) *level = v[0].aux;
+  (void)n, (void)path;
+  Value x = v[0];
+  const State *st = x.tag == V_PARAM ? state_unit(s, x.u.p, NULL) : NULL;
+  const struct Base *b = st ? st->base : NULL;
+  while (b && b->turn) b = b->up;
+  if (b) x = b->v;
+  if (x.tag == V_NODE && x.aux > *level) *level = x.aux;
   return v[0];
 }
 

@@ -49,20 +49,21 @@ Flat flat_fork(const Flat *f); /* a copy of f to append to; f stays as it is */
  * given, or a turn. `up`: that of the stages around it. */
 struct Base {
   Value v;
+  bool turn;         /* of a loop: what stood before it is by the base around it */
   const Frame *home; /* the call in which, and around which, its uses pass no alias */
   const struct Base *up;
 };
 
 /* A param, or a buffer field of an instance, while a unit is staged. */
 typedef struct State {
-  const void *key;         /* Param *, or Inst * */
-  Name field;              /* of an instance; NULL for a param */
-  size_t index;            /* of the leaf, or of the instance in flat.insts */
-  Value cur;               /* staged */
-  Value entry;             /* the same at entry */
-  Value first;             /* for `ckl ir`: its value before the first write */
-  const struct Base *base; /* of a param */
-  struct Merged {          /* of a param: versions that choices and loops give */
+  const void *key;   /* Param *, or Inst * */
+  Name field;        /* of an instance; NULL for a param */
+  size_t index;      /* of the leaf, or of the instance in flat.insts */
+  Value cur;         /* staged */
+  Value entry;       /* the same at entry */
+  Value first;       /* for `ckl ir`: its value before the first write */
+  struct Base *base; /* of a param */
+  struct Merged {    /* of a param: versions that choices and loops give */
     const Graph *g;
     Val v;
   } * merged;

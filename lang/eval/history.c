@@ -61,6 +61,47 @@ static void mark_same(Session *s, const Graph *g, Val v, bool *is) {
   for (size_t i = 0; i < g->type_count; i++) is[i] |= ways[i] != 0;
 }
 
+/* Whether result j of a choice or loop was made of its result i, inside. */
+static bool made_inside(Session *s, const Graph *g, uint32_t node, uint32_t i, uint32_t j) {
+  const GNode *n = &g->nodes[node];
+  bool loop = n->op == OP_LOOP;
+  uint32_t carry = loop ? (uint32_t)gr_attr_i(g, node, AT_CARRY, 0) : n->result_count;
+  if (i >= carry || j >= carry) return false;
+  for (uint32_t r = 0; r < n->region_count; r++) {
+    const Graph *in = g->regions[n->region0 + r];
+    bool *of = marks(s, in), *same = marks(s, in);
+    mark_same(s, in, in->outputs[i], same);
+    of[ad_slot(in, in->outputs[j])] = true;
+    for (bool more = true; more;) { /* of a loop: what turns made, since it may have the value */
+      more = false;
+      ad_mark_back(&s->scratch, in, of, NULL);
+      for (uint32_t k = 0; loop && k < carry; k++) {
+        bool *out = &of[ad_slot(in, in->outputs[k])];
+        if (!of[ad_slot(in, in->inputs[1 + k])] || *out || !same[ad_slot(in, in->inputs[1 + i])])
+          continue;
+        *out = more = true;
+      }
+    }
+    for (uint32_t k = 0; k < in->node_count; k++)
+      for (uint32_t q = 0; q < in->nodes[k].result_count; q++) {
+        uint32_t at = in->nodes[k].result0 + q;
+        if (same[at] && of[at] && (loop || in->nodes[k].op != OP_INPUT)) return true;
+      }
+  }
+  return false;
+}
+
+/* An error if the loss uses what a choice or loop made of v, one of its results, beside v. */
+static void made_beside(Session *s, const Graph *g, const bool *used, Val v, Span at) {
+  const GNode *n = &g->nodes[v.node];
+  for (uint32_t j = 0; j < n->result_count; j++)
+    if (j != v.res && used[n->result0 + j] && made_inside(s, g, v.node, v.res, j))
+      fail_help(s, ERR_NOT_YET, at,
+                "compute that after it, of the value; or take the gradient where both are made",
+                "not yet: a gradient by what a %s gave, of something that it made of that inside",
+                n->op == OP_LOOP ? "loop" : "choice");
+}
+
 /* An error if one of wrt, values of st, may be another value that the loss uses, too, where the
  * gradient does not see that: `ways`. */
 static void may_be_other(Session *s, const Stage *st, const bool *live, size_t n, const Val *wrt,
@@ -79,6 +120,7 @@ static void may_be_other(Session *s, const Stage *st, const bool *live, size_t n
         if (!val_none(wrt[j])) ends[ad_slot(g, wrt[j])] = true;
       ad_mark_back(&s->scratch, g, used, ends);
     }
+    made_beside(s, g, used, wrt[k], at);
     uint8_t *is = ARENA_ARRAY(&s->scratch, uint8_t, g->type_count + 1);
     mark_ways(s, g, wrt[k], GIVEN, is);
     for (size_t i = 0; i < g->type_count; i++)
@@ -118,6 +160,7 @@ static bool *marks_outside(Session *s, const Stage *st, const bool *in) {
 
 void history_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
   const Stage *st = s->stage;
+  if (s->made_up) return; /* the gradient is by other values */
   bool *live = marks(s, st->g), *by = marks(s, st->g);
   for (size_t i = 0; i < ny; i++) live[ad_slot(st->g, y[i])] = true;
   for (size_t i = 0; i < nwrt; i++) mark_same(s, st->g, wrt[i], by);

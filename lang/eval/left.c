@@ -48,7 +48,7 @@ void left_note(Session *s, Left *l, int k) {
     if (n == l->state_cap) {
       size_t cap = n ? 2 * n : 8;
       Value(*more)[3] = arena_alloc(&s->scratch, cap * sizeof *more);
-      const struct Base **base = arena_alloc(&s->scratch, cap * sizeof *base);
+      struct Base **base = arena_alloc(&s->scratch, cap * sizeof *base);
       if (n) memcpy(more, l->state, n * sizeof *more);
       if (n) memcpy(base, l->base, n * sizeof *base);
       l->state = more;

@@ -17,7 +17,7 @@ typedef struct Left {
   Held *vars;
   size_t var_count;
   Value (*state)[3];
-  const struct Base **base; /* of each state */
+  struct Base **base; /* of each state */
   size_t state_count, state_cap;
   Val token[3];
   DrawMark drawn[3];

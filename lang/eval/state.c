@@ -34,12 +34,14 @@ State *state_unit(Session *s, const void *key, Name field) {
 void state_base(Unit *u, State *st, Value v, const Frame *home) {
   if (st->field) return;
   struct Base *b = arena_alloc(u->arena, sizeof *b);
-  *b = (struct Base){v, home, st->base};
+  *b = (struct Base){.v = v, .home = home, .up = st->base};
   st->base = b;
 }
 
 void state_turn(Unit *u, State *st, Value v) {
-  if (st->base) state_base(u, st, v, st->base->home);
+  if (!st->base) return;
+  state_base(u, st, v, st->base->home);
+  st->base->turn = true;
 }
 
 void state_merged(Session *s, State *st, Value v) {

@@ -73,11 +73,13 @@ typedef struct Stands {
   Stand *items;
   size_t count, cap;
   Span at;
+  bool made_up, old; /* see Session.made_up */
 } Stands;
 
 static Value stand_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Stands *l = ud;
   (void)n;
+  l->made_up |= v[0].tag == V_NODE || v[0].tag == V_UNKNOWN;
   if (v[0].tag == V_NONE || v[1].tag == V_NONE || v[0].tag != V_PARAM) return v[0];
   Type a = op_type_of(s, v[0]);
   Value x = op_as_tensor(s, v[1], (DType)a.dtype, l->at);
@@ -91,6 +93,8 @@ static Value stand_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
 }
 
 static void stands_in(Session *s, Stands *l) {
+  l->old = s->made_up;
+  s->made_up |= l->made_up;
   for (size_t i = 0; i < l->count; i++) {
     Stand *t = &l->items[i];
     if (!s->stage) {
@@ -105,13 +109,15 @@ static void stands_in(Session *s, Stands *l) {
     if (!st) fail_at(s, ERR_BUG, l->at, "a param reached code without being an argument");
     t->old = *st;
     t->state = (size_t)(st - s->stage->unit->states);
-    st->cur = stage_lift(s, t->overlay, l->at);
+    /* a value from around a side or turn stays that, for gradients by it */
+    st->cur = t->overlay.tag == V_NODE ? t->overlay : stage_lift(s, t->overlay, l->at);
     state_base(s->stage->unit, st, st->cur, s->frame);
     st->stood_for = true;
   }
 }
 
 static void stands_out(Session *s, Stands *l) {
+  s->made_up = l->old;
   for (size_t i = l->count; i-- > 0;) {
     Stand *t = &l->items[i];
     if (!s->stage) {
