@@ -413,7 +413,7 @@ static void turns(Maker *m, int into) {
     head = part_text(
         m->w, back ? "for (n%d, e%d) in zip(reverse(%s), %s)" : "for (n%d, e%d) in zip(%s, %s)",
         from, from, strstr(head, " in ") + 4, rows);
-  bool grows = chance(m, 40);
+  bool grows = !m->w->near && chance(m, 40);
   if (grows) line(m, into, "var l%d = list(%s)", from, start.name);
   int g = part_add(m->w, into, GROUP, head);
   if (!counted) line(m, g, "q%d += 1", from);
