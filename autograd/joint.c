@@ -396,6 +396,8 @@ JointWhole *ad_joint_whole(Arena *a, const Graph *f, const JointWant *want, GErr
   for (size_t k = 0; k < inputs; k++)
     if (w->maybe[k]) gr_output(j, dx_there[number[k]]);
   gr_checked(j, "joint");
+  /* what no gradient reads crosses otherwise: a loop of the gradient takes all that turns kept */
+  if (has_choices(flat)) w->g = gr_dce_at(a, j, &w->split);
   return w;
 }
 

@@ -209,15 +209,18 @@ static void count_parts(Graph *d, const GNode *copy, const Graph *g, uint32_t no
 }
 
 /* Copies g without dead nodes, with the outputs of keep_out and the inputs of keep_in (NULL =
- * all). */
-static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in) {
+ * all). *first, the number of a node or of all, becomes that of the first copy from there on. */
+static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in,
+                      uint32_t *first) {
   stack_check();
   const bool *need = sweep(a, g, keep_out, false);
   Graph *d = copy_start(a, g);
   ValMap m = map_new(a, g);
   size_t input = 0;
+  uint32_t from = first ? *first : 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
+    if (first && i <= from) *first = (uint32_t)d->node_count;
     if (n->op == OP_INPUT ? keep_in && !keep_in[input++] : !node_live(g, i, need)) continue;
     if (!n->region_count) {
       copy_node(d, &m, i, NULL);
@@ -237,7 +240,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
           ins[region_input((OpCode)n->op, k)] = used[k];
         }
       }
-      regions[r] = rebuild(a, in, keep, ins);
+      regions[r] = rebuild(a, in, keep, ins, NULL);
     }
     /* The copy has all operands and results: remove the dead ones. */
     Val operand_map = copy_node(d, &m, i, regions);
@@ -262,6 +265,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
     d->type_count -= c->result_count - res;
     c->result_count = (uint16_t)res;
   }
+  if (first && from >= g->node_count) *first = (uint32_t)d->node_count;
   copy_checks(d, g);
   for (size_t i = 0; i < g->output_count; i++) {
     if (!keep_out || keep_out[i]) gr_output(d, map_get(&m, g->outputs[i]));
@@ -270,5 +274,9 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
 }
 
 Graph *gr_dce(Arena *a, const Graph *g) {
-  return gr_checked(rebuild(a, g, NULL, NULL), "dce");
+  return gr_checked(rebuild(a, g, NULL, NULL, NULL), "dce");
+}
+
+Graph *gr_dce_at(Arena *a, const Graph *g, uint32_t *node) {
+  return gr_checked(rebuild(a, g, NULL, NULL, node), "dce");
 }
