@@ -443,7 +443,8 @@ static bool run_LOOP(Run *r) {
                               &zeros[row])) != NULL;
     }
     ok = ok && body(r, 0, arg, next);
-    for (int i = 0; i < kept && ok; i++) ok = stash_add(stash[i], next[carry + i]) || fail(r);
+    for (int i = 0; i < kept && ok; i++)
+      ok = stash_keep(stash[i], next + carry, kept, i, r->in, r->n) || fail(r);
     for (int i = 0; i < give; i++) {
       if (ok && i < carry) {
         tn_unref(cur[i]);

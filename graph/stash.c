@@ -49,6 +49,24 @@ bool stash_add(Tensor *stash, Tensor *row) {
   return t != NULL;
 }
 
+static bool keeps(Tensor *const *t, int n, const Storage *base, bool whole) {
+  for (int i = 0; i < n; i++)
+    if (t[i] && t[i]->store == base && (!whole || 2 * (uint64_t)tn_bytes(t[i]) > base->bytes))
+      return true;
+  return false;
+}
+
+bool stash_keep(Tensor *stash, Tensor *const *rows, int n, int i, Tensor *const *in, int in_count) {
+  const Storage *base = rows[i]->store;
+  if (2 * (uint64_t)tn_bytes(rows[i]) > base->bytes || base->foreign_free ||
+      keeps(rows, n, base, true) || keeps(in, in_count, base, false))
+    return stash_add(stash, rows[i]);
+  Tensor *own = tn_copy(stash_of(stash)->mem, rows[i], base->dev);
+  bool ok = own && stash_add(stash, own);
+  tn_unref(own);
+  return ok;
+}
+
 void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e) {
   int64_t each = 0;
   if (e->code != ERR_LIMIT && !(e->nomem && m->refused)) return;

@@ -14,6 +14,9 @@ Tensor *stash_new(Mem *m); /* NULL when out of memory */
 /* Adds the row of the next turn: one more reference. A row that lies in the memory of someone else
  * is copied. */
 bool stash_add(Tensor *stash, Tensor *row);
+/* Adds row i of n rows of one turn. A slice that is small beside what it is of is copied, unless
+ * that stays in any case: as another row, or as one of the operands `in` of the loop. */
+bool stash_keep(Tensor *stash, Tensor *const *rows, int n, int i, Tensor *const *in, int in_count);
 /* Makes the last row the first one. */
 void stash_reverse(Tensor *stash);
 /* After `turns` turns, of which the last failed: if that was for the limit of memory, *e says so,
