@@ -16,6 +16,7 @@
 #include "lang/eval/call.h"
 #include "lang/eval/index.h"
 #include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/sources.h"
@@ -333,7 +334,7 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
     fail_at(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
   if (source.tag != V_SEQ) {
     Value v = data_source(s, source, at, &it->n);
-    value_set(&it->source, v);
+    value_set(&it->source, operand_held(s, v)); /* a param as it is now */
     return;
   }
   Seq *q = source.u.seq;
