@@ -100,7 +100,9 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
     Diag *g = lex_error(&ps->lx, ERR_SYNTAX_ASSIGN, target->span.lo, target->span.hi,
                         "only a name, a field or an index can be assigned");
     if (target->kind == N_TUPLE || target->kind == N_UNIT)
-      lex_help(&ps->lx, g, "to take a tuple apart write `let (a, b) = ..`");
+      lex_help(&ps->lx, g,
+               "for new names write `let (a, b) = ..`; for a `var` of before, in a loop too, "
+               "`let t = ..` and then `a = t.0; b = t.1`");
     else if (target->kind == N_BINARY)
       lex_help(&ps->lx, g, "to compare write `==`");
     else if (target->kind == N_ITEM)

@@ -69,13 +69,22 @@ static const char *type_text(Merge *m, int k, Value v) {
 
 static _Noreturn void differ(Merge *m, Value a, Value b) {
   Session *s = m->s;
-  Diag *d =
-      fail_report(s, ERR_BRANCH, m->c->at, "%s is %s on one side of this choice, %s on the other",
-                  m->what, type_text(m, 0, a), type_text(m, 1, b));
+  bool texts = a.tag == V_STR && b.tag == V_STR;
+  const char *one = texts ? fail_text(s, "\"%s\"", a.u.str->s) : type_text(m, 0, a);
+  const char *two = texts ? fail_text(s, "\"%s\"", b.u.str->s) : type_text(m, 1, b);
+  Diag *d = fail_report(s, ERR_BRANCH, m->c->at,
+                        "%s is %s on one side of this choice, %s on the other", m->what, one, two);
   if (m->c->span[0].file) dg_label(&s->diags, d, m->c->span[0], "one side");
   if (m->c->span[1].file) dg_label(&s->diags, d, m->c->span[1], "the other side");
-  dg_help(&s->diags, d,
-          "data decides which side runs, so both must give values of one type and shape");
+  dg_help(
+      &s->diags, d,
+      texts ? "data decides which side runs, and texts are known when code is compiled: a number "
+              "can say the same"
+      : a.tag == V_LIST && b.tag == V_LIST
+          ? "data decides which side runs, or whether a `break` or `return` came before, and so "
+            "the length: write into a tensor, as `xs[n] = e; n += 1`; in a loop push before "
+            "the exit"
+          : "data decides which side runs, so both must give values of one type and shape");
   fail_raise(s);
 }
 
