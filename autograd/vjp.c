@@ -389,11 +389,11 @@ static bool given_wrt(const Sweep *s, Val v) {
   return false;
 }
 
-/* Whether v is x, or may be. */
+/* Whether v is x, or may be, or counts for the same sum. */
 static bool has_origin(const Sweep *s, Val v, Val x) {
   stack_check();
   v = earlier(s, v);
-  if (val_eq(v, earlier(s, x))) return true;
+  if (val_eq(v, earlier(s, x)) || (inside(s, v) && home_of(s, v) == home_of(s, x))) return true;
   for (size_t i = 0; i < s->origin_count; i++)
     if (val_eq(s->origins[i].y, v) && has_origin(s, s->origins[i].x, x)) return true;
   return false;

@@ -293,7 +293,7 @@ static void made_at_first(Look *l, const Taken *t, const bool *from, size_t b) {
 /* What a turn makes of b, from the one before it: whether that is more than was known. */
 static bool made_in_turn(Look *l, const bool *from, size_t b) {
   bool more = false;
-  for (size_t a = 1; a <= l->of->carried; a++) {
+  for (size_t a = 1; a < l->n; a++) {
     if (!from[a] || a == b || l->made[b][a]) continue;
     bool is = b <= l->of->carried && reaches(l, a, out_of(l, b));
     for (size_t x = 1; x < l->n && !is; x++) {
