@@ -231,7 +231,8 @@ for program in 'var l = list(1)
 for i in 0..40 { l = concat(l, l) }' 'var t = "some text that grows"
 for i in 0..40 { t = "{t}{t}" }' 'fn f(x: f32) -> f32 {
   var y = x
-  for i in 0..4000 { for j in 0..60 { y = y * 1.01 } }
+  let k = (1.01, 0.99)
+  for i in 0..4000 { for j in 0..60 { y = y * k[(i + j) % 2] } }
   y
 }
 print(f(1.0))' 'var r = (a = 1, b = list(2))
