@@ -167,7 +167,7 @@ static void wrt_captured(Wrt *w, uint32_t level, Val v, size_t first) {
   size_t from = w->count;
   bool more = false;
   captured_as(w, s->stage, level, v, first, &more);
-  if (more && !s->made_up)
+  if (more && !state_unsure(s))
     fail_help(s, ERR_NOT_YET, w->at, "compute the whole loss where its gradient is taken",
               "not yet: a gradient %s, through values that were made before",
               s->stage->turns  ? "in a turn of a loop"

@@ -17,6 +17,7 @@
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/opcode.h"
+#include "lang/eval/state.h"
 #include "lang/eval/turns.h"
 #include "lang/value/fail.h"
 
@@ -160,7 +161,7 @@ static bool *marks_outside(Session *s, const Stage *st, const bool *in) {
 
 void history_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
   const Stage *st = s->stage;
-  if (s->made_up) return; /* the gradient is by other values */
+  if (state_unsure(s)) return;
   bool *live = marks(s, st->g), *by = marks(s, st->g);
   for (size_t i = 0; i < ny; i++) live[ad_slot(st->g, y[i])] = true;
   for (size_t i = 0; i < nwrt; i++) mark_same(s, st->g, wrt[i], by);

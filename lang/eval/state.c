@@ -84,6 +84,11 @@ bool state_enters(const Frame *fr) {
   return fr->stage && up && (up->stage || capsule_is_fn(up->fn));
 }
 
+bool state_unsure(const Session *s) {
+  const Unit *u = s->stage ? s->stage->unit : NULL;
+  return s->made_up || (u && u->check && s->frame && state_enters(s->frame));
+}
+
 Entered *state_enter(Session *s, Frame *fr, Span at) {
   Unit *u = unit_of(s);
   if (!state_enters(fr) || !u) return NULL;

@@ -22,6 +22,8 @@ typedef struct Entered {
   size_t count;
 } Entered;
 bool state_enters(const Frame *fr); /* it is no unit itself */
+/* `check`: a gradient by params may be by other values than those of a made-up instance. */
+bool state_unsure(const Session *s);
 Entered *state_enter(Session *s, Frame *fr, Span at);
 void state_leave(Session *s, const Entered *e);
 /* v, which a choice or a loop gives, is the present value of st, or what a call sees of it. */
