@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
+#include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/op.h"
 #include "graph/opcode.h"
@@ -601,6 +602,39 @@ static void plan_sweep(Sweep *w, const Take *take, Value loss) {
   }
 }
 
+/* An error if the loss uses what a block of script made of a value by which the gradient is taken,
+ * and which it gave, too: on the tape the block is one node. */
+static void made_beside(Sweep *w, const TapeNode *n, uint32_t out, uint32_t used) {
+  Session *s = w->s;
+  const Graph *f = n->joint->spec.f;
+  if (used == out) return;
+  bool *live = ARENA_ARRAY(&w->arena, bool, f->type_count + 1);
+  live[ad_slot(f, f->outputs[used])] = true;
+  ad_mark_back(&w->arena, f, live, NULL);
+  if (!live[ad_slot(f, f->outputs[out])]) return;
+  Diag *d =
+      fail_report(s, ERR_NOT_YET, w->at,
+                  "not yet: a gradient by what a `checkpoint` block gave, of something that it "
+                  "made of that inside");
+  dg_label(&s->diags, d, n->span, "the block");
+  dg_help(&s->diags, d,
+          "compute that after it, of the value; or take the gradient where both are made");
+  fail_raise(s);
+}
+
+static void check_blocks(Sweep *w, Value loss) {
+  for (size_t t = 0; t < w->target_count; t++) {
+    const TapeNode *n = w->targets[t].node;
+    if (!n->joint || n->joint->spec.kind != JOINT_BLOCK || !visit_of(w, n)) continue;
+    if (loss.u.t->node == n) made_beside(w, n, w->targets[t].out, loss.u.t->out);
+    for (size_t i = 0; i < w->count; i++)
+      for (size_t k = 0; k < w->visits[i].node->in_count; k++) {
+        const Edge *e = &w->visits[i].node->in[k];
+        if (e->node == n) made_beside(w, n, w->targets[t].out, e->out);
+      }
+  }
+}
+
 static HookRun hook_run(const Sweep *w, Modes modes, Param *p) {
   return (HookRun){.grad = w->at, .modes = modes, .record = w->record, .param = p};
 }
@@ -719,6 +753,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   tree_map(s, 1, &wrt, add_target, &leaf, at);
   bool on_tape = loss.tag == V_TENSOR && loss.u.t->node;
   if (on_tape) plan_sweep(w, &take, loss);
+  if (on_tape) check_blocks(w, loss);
   TapeNode *root = on_tape ? loss.u.t->node : NULL;
   if (root && !s->modes.plain_backward && !record && w->count <= MOST_CAPTURED &&
       run_captured(w, root, loss.u.t->out, cotangent, take.last)) {
