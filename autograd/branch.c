@@ -20,6 +20,7 @@
 #include "graph/op.h"
 #include "graph/opcode.h"
 #include "graph/pass.h"
+#include "graph/shape.h"
 
 static bool is_token(const Graph *g, Val v) {
   return gr_type(g, v)->kind == TK_TOKEN;
@@ -586,7 +587,9 @@ static void all_BRANCH(Rule *r) {
         B b = {.g = side[k].g};
         bool own = there[k] && !sure[k];
         if (rows && there[k] && (!own || gr_type(b.g, side[k].there[i])->kind != TK_STASH)) {
-          gerr_set(&e, ERR_NOT_YET, -1, "a gradient through loops on both sides of a choice");
+          gerr_set(&e, ERR_NOT_YET, -1,
+                   "not yet: a gradient of a gradient through loops on both sides of a choice");
+          gerr_help(&e, "take it in script, with `record = true`");
           failed(r, true, &e);
           return;
         }

@@ -383,10 +383,11 @@ static bool after(Loop *l, Known now, bool last, Known *then) {
       Here h = here(a.row[i], a.row_there[i]);
       l->row_here[i] = l->row_here[i] == (Here)-1 ? h : either(l->row_here[i], h);
       bool wide = !val_none(a.row_there[i]) && gr_type(g, a.row_there[i])->kind == TK_STASH;
-      if (wide)
-        return gerr_set(l->e, ERR_NOT_YET, -1,
-                        "a gradient through three loops, one inside "
-                        "the other, that may be absent");
+      if (!wide) continue;
+      gerr_set(l->e, ERR_NOT_YET, -1,
+               "not yet: a gradient of a gradient through a loop inside another one, where data "
+               "decides whether it has a turn");
+      return gerr_help(l->e, "take it in script, with `record = true`");
     }
   return true;
 }
