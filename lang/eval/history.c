@@ -224,14 +224,16 @@ static bool made_before(Session *s, const Stage *st, bool *live, Val b, Span at)
 
 /* ---- the relation between the inputs of a turn */
 
+/* What the turn leaves as an input depends on inputs, and on what it leaves as others: per input, a
+ * bool for each. And the inputs that it may be as they are. NULL: not looked at yet. */
 typedef struct Look {
   Session *s;
   const Turned *of;
   const Graph *g;
   size_t n;
-  bool **reach; /* per input: what the value depends on that the turn leaves as it; or NULL */
-  bool **same;  /* what that value may be; or NULL */
-  bool **made;  /* [b][a]: a is made of b; NULL: nobody asks for b */
+  bool **reach, **reach_out;
+  size_t **same; /* ends with 0 */
+  bool **made;   /* [b][a]: a is made of b; NULL: nobody asks for b */
 } Look;
 
 static Val arg_of(const Look *l, size_t k) {
@@ -242,36 +244,57 @@ static Val arg_of(const Look *l, size_t k) {
   return VAL_NONE;
 }
 
-static Val out_of(const Look *l, size_t k) {
-  return k <= l->of->carried ? l->of->outs[k - 1] : l->g->inputs[k];
-}
-
-static bool reaches(Look *l, size_t k, Val v) {
-  if (!l->reach[k]) {
-    l->reach[k] = marks(l->s, l->g);
-    l->reach[k][ad_slot(l->g, out_of(l, k))] = true;
-    ad_mark_back(&l->s->scratch, l->g, l->reach[k], NULL);
+static void look_at(Look *l, size_t k) {
+  Arena *a = &l->s->scratch;
+  const Graph *g = l->g;
+  if (l->reach[k]) return;
+  bool *in = l->reach[k] = ARENA_ARRAY(a, bool, l->n + 1);
+  bool *out = l->reach_out[k] = ARENA_ARRAY(a, bool, l->n + 1);
+  size_t *same = l->same[k] = ARENA_ARRAY(a, size_t, l->n + 1), count = 0;
+  if (k > l->of->carried) { /* it stays */
+    in[k] = true;
+    same[0] = k;
+    return;
   }
-  return l->reach[k][ad_slot(l->g, v)];
-}
-
-static bool may_be(Look *l, size_t k, size_t input) {
-  if (!l->same[k]) {
-    l->same[k] = marks(l->s, l->g);
-    mark_same(l->s, l->g, out_of(l, k), l->same[k]);
+  ArenaMark mark = arena_mark(a);
+  bool *live = marks(l->s, g), *is = marks(l->s, g);
+  live[ad_slot(g, l->of->outs[k - 1])] = true;
+  ad_mark_back(a, g, live, NULL);
+  mark_same(l->s, g, l->of->outs[k - 1], is);
+  for (size_t i = 1; i < l->n; i++) {
+    size_t at = ad_slot(g, g->inputs[i]);
+    in[i] = live[at];
+    if (i <= l->of->carried) out[i] = live[ad_slot(g, l->of->outs[i - 1])];
+    if (is[at]) same[count++] = i;
   }
-  return l->same[k][ad_slot(l->g, l->g->inputs[input])];
+  arena_rewind(a, mark);
 }
 
-/* Adds the inputs that later turns make of those in the set, or may leave as one of them. */
-static void close_set(Look *l, bool *set, bool same) {
+/* Adds the inputs that turns make of those in the set. */
+static void close_reach(Look *l, bool *set) {
   for (bool more = true; more;) {
     more = false;
-    for (size_t k = 1; k < l->n; k++)
-      for (size_t i = 1; set[k] && i < l->n; i++) {
-        if (set[i] || !(same ? may_be(l, k, i) : reaches(l, k, l->g->inputs[i]))) continue;
-        set[i] = more = true;
+    for (size_t k = 1; k < l->n; k++) {
+      if (!set[k]) continue;
+      look_at(l, k);
+      for (size_t i = 1; i < l->n; i++)
+        if (l->reach[k][i] && !set[i]) set[i] = more = true;
+    }
+  }
+}
+
+/* Adds those that turns may leave as one of the set; *stays gets all that are left so. */
+static void close_same(Look *l, bool *set, bool *stays) {
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t k = 1; k < l->n; k++) {
+      if (!set[k]) continue;
+      look_at(l, k);
+      for (const size_t *x = l->same[k]; *x; x++) {
+        stays[*x] = true;
+        if (!set[*x]) set[*x] = more = true;
       }
+    }
   }
 }
 
@@ -279,16 +302,20 @@ static void close_set(Look *l, bool *set, bool same) {
 static void made_at_first(Look *l, const Taken *t, const bool *from, size_t b) {
   Session *s = l->s;
   const Stage *up = l->of->st->up;
+  bool in_turn = false; /* then notes stay, which stand among what is needed here alone */
+  for (const Stage *st = up; st; st = st->up) in_turn |= st->turns != NULL;
+  ArenaMark mark = arena_mark(&s->scratch);
   bool *all = marks(s, up->g);
   for (size_t a = 1; a < l->n; a++)
     if (from[a] && a != b && !val_none(arg_of(l, a))) all[ad_slot(up->g, arg_of(l, a))] = true;
-  if (val_none(arg_of(l, b)) || !made_before(s, up, all, arg_of(l, b), t->at)) return;
-  for (size_t a = 1; a < l->n; a++) {
+  bool any = !val_none(arg_of(l, b)) && made_before(s, up, all, arg_of(l, b), t->at);
+  for (size_t a = 1; any && a < l->n; a++) {
     if (!from[a] || a == b || val_none(arg_of(l, a))) continue;
     bool *one = marks(s, up->g);
     one[ad_slot(up->g, arg_of(l, a))] = true;
     l->made[b][a] = made_before(s, up, one, arg_of(l, b), t->at);
   }
+  if (!in_turn) arena_rewind(&s->scratch, mark);
 }
 
 /* What a turn makes of b, from the one before it: whether that is more than was known. */
@@ -296,12 +323,11 @@ static bool made_in_turn(Look *l, const bool *from, size_t b) {
   bool more = false;
   for (size_t a = 1; a < l->n; a++) {
     if (!from[a] || a == b || l->made[b][a]) continue;
-    bool is = b <= l->of->carried && reaches(l, a, out_of(l, b));
-    for (size_t x = 1; x < l->n && !is; x++) {
-      if (!may_be(l, b, x)) continue;
-      is = reaches(l, a, l->g->inputs[x]);
-      for (size_t c = 1; c < l->n && !is; c++)
-        is = l->made[x] && l->made[x][c] && reaches(l, a, l->g->inputs[c]);
+    look_at(l, a);
+    bool is = b <= l->of->carried ? l->reach_out[a][b] : l->reach[a][b];
+    for (const size_t *x = l->same[b]; *x && !is; x++) {
+      is = l->reach[a][*x];
+      for (size_t c = 1; c < l->n && !is && l->made[*x]; c++) is = l->made[*x][c] && l->reach[a][c];
     }
     more |= l->made[b][a] = is;
   }
@@ -310,18 +336,16 @@ static bool made_in_turn(Look *l, const bool *from, size_t b) {
 
 static void check_one(Look *l, const Taken *t) {
   Session *s = l->s;
-  bool *by = ARENA_ARRAY(&s->scratch, bool, l->n + 1),
-       *from = ARENA_ARRAY(&s->scratch, bool, l->n + 1),
-       *late = ARENA_ARRAY(&s->scratch, bool, l->n + 1);
+  Arena *a = &s->scratch;
+  bool *by = ARENA_ARRAY(a, bool, l->n + 1), *stays = ARENA_ARRAY(a, bool, l->n + 1);
+  bool *from = ARENA_ARRAY(a, bool, l->n + 1), *late = ARENA_ARRAY(a, bool, l->n + 1);
   for (size_t i = 0; i < t->by_count; i++) by[t->by[i]] = true;
   for (size_t i = 0; i < t->through_count; i++) from[t->through[i]] = late[t->through[i]] = true;
-  close_set(l, by, true);
-  close_set(l, late, false);
+  close_same(l, by, stays);
+  close_reach(l, late);
   for (size_t b = 1; b < l->n; b++) {
-    l->made[b] = by[b] ? ARENA_ARRAY(&s->scratch, bool, l->n + 1) : NULL;
-    bool stays = false;
-    for (size_t k = 1; k < l->n && by[b]; k++) stays |= by[k] && may_be(l, k, b);
-    if (by[b]) made_at_first(l, t, stays ? late : from, b);
+    l->made[b] = by[b] ? ARENA_ARRAY(a, bool, l->n + 1) : NULL;
+    if (by[b]) made_at_first(l, t, stays[b] ? late : from, b);
   }
   for (bool more = true; more;) {
     more = false;
@@ -329,14 +353,14 @@ static void check_one(Look *l, const Taken *t) {
   }
   for (size_t i = 0; i < t->by_count; i++)
     for (size_t k = 0; k < t->through_count; k++) {
-      size_t a = t->through[k];
-      if (a == t->by[i] || !l->made[t->by[i]][a]) continue;
+      size_t of = t->through[k];
+      if (of == t->by[i] || !l->made[t->by[i]][of]) continue;
       fail_help(s, ERR_NOT_YET, t->at,
                 "if it counts as given, take the gradient in a function, of its arguments; or let "
                 "a proc or the top level go through the loop, with the body in a fn",
                 "not yet: this gradient goes through %s, which was made of what it is taken by, in "
                 "an earlier turn of the loop or before it",
-                l->of->name(s, l->of->ud, l->g->inputs[a]));
+                l->of->name(s, l->of->ud, l->g->inputs[of]));
     }
 }
 
@@ -345,7 +369,8 @@ void history_check(Session *s, const Turned *of) {
   size_t n = g->input_count;
   Look l = {.s = s, .of = of, .g = g, .n = n};
   l.reach = ARENA_ARRAY(&s->scratch, bool *, n + 1);
-  l.same = ARENA_ARRAY(&s->scratch, bool *, n + 1);
+  l.reach_out = ARENA_ARRAY(&s->scratch, bool *, n + 1);
+  l.same = ARENA_ARRAY(&s->scratch, size_t *, n + 1);
   l.made = ARENA_ARRAY(&s->scratch, bool *, n + 1);
   for (size_t i = 0; i < of->history->count; i++) check_one(&l, &of->history->items[i]);
 }

@@ -340,7 +340,8 @@ static const Row errors[] = {
      "(a, b) = c",
      "2:1 syntax-14 only a name, a field or an index can be assigned\n"
      "3:1 syntax-14 only a name, a field or an index can be assigned\n"
-     "  help: to take a tuple apart write `let (a, b) = ..`\n"},
+     "  help: for new names write `let (a, b) = ..`; for a `var` of before, in a loop too, "
+     "`let t = ..` and then `a = t.0; b = t.1`\n"},
     {"fn f(x) { model M { } \n"
      " param x: f32 }\n"
      "param y: f32",
