@@ -1,18 +1,18 @@
 /* Dims: integer polynomials over symbols, interned in normal form.
  *
- * In: constants, symbols, and + - * // % of dims. Out: a 32-bit id; equal ids are equal
+ * In: constants, symbols, and + - * // % max min of dims. Out: a 32-bit id; equal ids are equal
  * polynomials. The idea: a polynomial is a sorted list of terms (coefficient, monomial), a
- * monomial a sorted list of atoms, an atom a symbol or the floor quotient or remainder of two
- * polynomials. All three are hash-consed, and their order depends on their structure alone, never
- * on when they were made, so a dim prints the same in every table. Small constants are ids by
- * themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with q = a // b, b = lead + rest:
- * lead * q becomes a - rest * q, until no rule applies (a Groebner reduction; the order of
- * monomials is graded lexicographic). The invariant: limits on terms, degree and tree size hold for
+ * monomial a sorted list of atoms, an atom a symbol, the floor quotient or remainder of two
+ * polynomials, or max(p, 0) of one. All three are hash-consed, and their order depends on their
+ * structure alone, never on when they were made, so a dim prints the same in every table. Small
+ * constants are ids by themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with
+ * q = a // b, b = lead + rest: lead * q becomes a - rest * q, until no rule applies (a Groebner
+ * reduction; the order of monomials is graded lexicographic). The invariant: limits on terms, degree and tree size hold for
  * every interned dim, so every walk is bounded; a dim beyond a limit is DIM_BAD.
  * Rewrites used: floor((c*p + r) / c) = p + floor(r / c), (c*p + r) mod c = r mod c,
  * floor((x // b + k) / c) = floor((x + k*b) / (b*c)) for constants b, c > 0, common factors cancel,
  * exact quotients of polynomials (where the divisor is 0 they stand for the quotient's value).
- * One file: arithmetic, order and text all work on the terms of the normal form, which no other
+ * One file: arithmetic, order and printing all work on the terms of the normal form, which no other
  * file may see.
  */
 #include "graph/dim.h"
@@ -28,13 +28,12 @@ enum {
   MAX_DEGREE = 48, /* atoms of one monomial */
   MAX_SIZE = 2000, /* atoms in the whole tree of a dim */
   MAX_DEPTH = 40,  /* nesting of // and % */
-  MAX_STEPS = 400, /* rewriting steps of one reduction */
-  MAX_PARENS = 64  /* nesting in the text form */
+  MAX_STEPS = 400  /* rewriting steps of one reduction */
 };
 #define SMALL UINT32_C(0x80000000)
 #define SMALL_MAX INT64_C(0x7ffffffe)
 
-typedef enum AtomKind { ATOM_SYM, ATOM_DIV, ATOM_MOD } AtomKind;
+typedef enum AtomKind { ATOM_SYM, ATOM_DIV, ATOM_MOD, ATOM_POS } AtomKind;
 typedef struct Atom {
   uint8_t kind, depth;
   uint16_t size;
@@ -601,6 +600,28 @@ static Dim atom_dim(DimTab *t, AtomKind kind, Dim a, Dim b) {
   return acc_dim(t, &acc);
 }
 
+/* max(x, 0). Of x and -x one is kept, that with a positive first coefficient. */
+static Dim positive(DimTab *t, Dim x) {
+  int64_t k;
+  int n;
+  Term one;
+  if (x == DIM_BAD) return x;
+  if (dim_is_const(t, x, &k)) return k > 0 ? x : SMALL;
+  if (dim_nonneg(t, x)) return x;
+  Dim minus = dim_sub(t, SMALL, x);
+  if (dim_nonneg(t, minus)) return SMALL;
+  if (view(t, x, &one, &n)[0].k > 0) return atom_dim(t, ATOM_POS, x, SMALL);
+  return dim_add(t, atom_dim(t, ATOM_POS, minus, SMALL), x);
+}
+
+Dim dim_max(DimTab *t, Dim a, Dim b) {
+  return dim_add(t, b, positive(t, dim_sub(t, a, b)));
+}
+
+Dim dim_min(DimTab *t, Dim a, Dim b) {
+  return dim_sub(t, a, positive(t, dim_sub(t, a, b)));
+}
+
 /* Splits a = c * p + r with every coefficient of r in [0, c). */
 static Dim split(DimTab *t, Dim a, int64_t c, Dim *rest) {
   Acc p, r;
@@ -832,7 +853,7 @@ bool dim_nonneg(const DimTab *t, Dim d) {
     const Mono *m = &t->monos[u[i].mono];
     for (uint32_t j = 0; j < m->count; j++) {
       const Atom *a = &t->atoms[t->parts[m->first + j]];
-      if (a->kind == ATOM_SYM) continue;
+      if (a->kind == ATOM_SYM || a->kind == ATOM_POS) continue;
       if (!dim_nonneg(t, a->b) || (a->kind == ATOM_DIV && !dim_nonneg(t, a->a))) return false;
     }
   }
@@ -954,7 +975,9 @@ Dim dim_import(DimTab *dst, const DimTab *src, Dim d, const Dim *to, Sym count) 
         if (v == DIM_BAD && dst == src) v = dim_of_symbol(dst, a.a);
       } else {
         Dim x = dim_import(dst, src, a.a, to, count), y = dim_import(dst, src, a.b, to, count);
-        v = a.kind == ATOM_DIV ? dim_floordiv(dst, x, y) : dim_mod(dst, x, y);
+        v = a.kind == ATOM_POS   ? positive(dst, x)
+            : a.kind == ATOM_DIV ? dim_floordiv(dst, x, y)
+                                 : dim_mod(dst, x, y);
       }
       p = dim_mul(dst, p, v);
     }
@@ -984,6 +1007,9 @@ bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int
         if (!env || (bound && !bound[a->a])) return false;
         v = env[a->a];
         if (t->syms[a->a].counter && v-- < 1) return false;
+      } else if (a->kind == ATOM_POS) {
+        if (!dim_eval(t, a->a, env, bound, &x)) return false;
+        v = x > 0 ? x : 0;
       } else {
         if (!dim_eval(t, a->a, env, bound, &x) || !dim_eval(t, a->b, env, bound, &y)) return false;
         if (y == 0 || (y == -1 && x == INT64_MIN)) return false;
@@ -999,25 +1025,10 @@ bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int
   return true;
 }
 
-/* ---- text: n, 2*n*m - 3, (n + 1)//4, n % 4; the second symbol of a name is n'2; ?7 is symbol 7 */
-static bool letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
-}
-
-static bool digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-static bool plain_name(Name s) {
-  if (!s || !letter(*s)) return false;
-  for (; *s; s++) {
-    if (!letter(*s) && !digit(*s) && *s != '.') return false;
-  }
-  return true;
-}
-
+/* ---- text (dim_read.c reads it): n, 2*n*m - 3, (n + 1)//4, n % 4, max(n - 2, 0); the second
+ * symbol of a name is n'2; ?7 is symbol 7 */
 static void print_symbol(Buf *out, const DimTab *t, Sym s) {
-  if (s >= t->sym_count || !plain_name(t->syms[s].name))
+  if (s >= t->sym_count || !dim_name_reads(t->syms[s].name))
     buf_printf(out, "?%u", (unsigned)s);
   else if (t->syms[s].nth == 1)
     buf_puts(out, t->syms[s].name);
@@ -1037,6 +1048,12 @@ static void print_atom(Buf *out, const DimTab *t, uint32_t id, bool alone) {
   const Atom *a = &t->atoms[id];
   if (a->kind == ATOM_SYM) {
     print_symbol(out, t, a->a);
+    return;
+  }
+  if (a->kind == ATOM_POS) {
+    buf_puts(out, "max(");
+    dim_print(out, t, a->a);
+    buf_puts(out, ", 0)");
     return;
   }
   if (!alone) buf_putc(out, '(');
@@ -1071,126 +1088,4 @@ void dim_print(Buf *out, const DimTab *t, Dim d) {
       print_atom(out, t, t->parts[m->first + j], m->count == 1 && k == 1 && u[i].k > 0);
     }
   }
-}
-
-typedef struct Reader {
-  DimTab *t;
-  Names *names;
-  const char *p, *end;
-  int depth;
-} Reader;
-
-static void blanks(Reader *r) {
-  while (r->p < r->end && *r->p == ' ') r->p++;
-}
-
-static bool number(Reader *r, int64_t *out) {
-  int64_t n = 0;
-  if (r->p == r->end || !digit(*r->p)) return false;
-  for (; r->p < r->end && digit(*r->p); r->p++) {
-    if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *r->p - '0', &n))
-      return false;
-  }
-  *out = n;
-  return true;
-}
-
-static Dim read_name(Reader *r) {
-  const char *s = r->p;
-  int64_t nth = 1;
-  while (r->p < r->end && (letter(*r->p) || digit(*r->p) || *r->p == '.')) r->p++;
-  size_t n = (size_t)(r->p - s);
-  if (r->p < r->end && *r->p == '\'') {
-    r->p++;
-    if (!number(r, &nth)) return DIM_BAD;
-  }
-  int64_t seen = 0;
-  for (size_t i = 0; i < r->t->sym_count; i++) {
-    const Name have = r->t->syms[i].name;
-    if (!have || strlen(have) != n || memcmp(have, s, n) || ++seen != nth) continue;
-    return dim_of_symbol(r->t, (Sym)i);
-  }
-  if (seen + 1 != nth) return DIM_BAD;
-  return dim_symbol(r->t, names_get(r->names, s, n), (Span){0, 0, 0}, NULL);
-}
-
-static Dim read_sum(Reader *r);
-
-static Dim read_unit(Reader *r) {
-  bool minus = false;
-  Dim d = DIM_BAD;
-  blanks(r);
-  while (r->p < r->end && *r->p == '-') {
-    minus = !minus;
-    r->p++;
-    blanks(r);
-  }
-  int64_t k;
-  if (r->p == r->end) return DIM_BAD;
-  if (*r->p == '(') {
-    if (r->depth++ >= MAX_PARENS) return DIM_BAD;
-    r->p++;
-    d = read_sum(r);
-    blanks(r);
-    if (r->p == r->end || *r->p++ != ')') return DIM_BAD;
-    r->depth--;
-  } else if (*r->p == '?') {
-    r->p++;
-    if (!number(r, &k) || k >= (int64_t)r->t->sym_count) return DIM_BAD;
-    d = dim_of_symbol(r->t, (Sym)k);
-  } else if (digit(*r->p)) {
-    /* The smallest integer has no positive counterpart. */
-    static const char smallest[] = "9223372036854775808";
-    size_t len = sizeof smallest - 1;
-    if (minus && (size_t)(r->end - r->p) >= len && !memcmp(r->p, smallest, len)) {
-      r->p += len;
-      return dim_const(r->t, INT64_MIN);
-    }
-    if (!number(r, &k)) return DIM_BAD;
-    d = dim_const(r->t, k);
-  } else if (letter(*r->p)) {
-    d = read_name(r);
-  }
-  return minus ? dim_sub(r->t, SMALL, d) : d;
-}
-
-static Dim read_product(Reader *r) {
-  Dim d = read_unit(r);
-  for (;;) {
-    blanks(r);
-    size_t left = (size_t)(r->end - r->p);
-    if (d == DIM_BAD || left == 0) return d;
-    if (*r->p == '*') {
-      r->p++;
-      d = dim_mul(r->t, d, read_unit(r));
-    } else if (*r->p == '%') {
-      r->p++;
-      d = dim_mod(r->t, d, read_unit(r));
-    } else if (left >= 2 && r->p[0] == '/' && r->p[1] == '/') {
-      r->p += 2;
-      d = dim_floordiv(r->t, d, read_unit(r));
-    } else {
-      return d;
-    }
-  }
-}
-
-static Dim read_sum(Reader *r) {
-  Dim d = read_product(r);
-  for (;;) {
-    blanks(r);
-    if (d == DIM_BAD || r->p == r->end || (*r->p != '+' && *r->p != '-')) return d;
-    bool minus = *r->p++ == '-';
-    Dim e = read_product(r);
-    d = minus ? dim_sub(r->t, d, e) : dim_add(r->t, d, e);
-  }
-}
-
-bool dim_parse(DimTab *t, Names *names, const char *s, size_t n, Dim *out) {
-  Reader r = {t, names, s, s + n, 0};
-  Dim d = read_sum(&r);
-  blanks(&r);
-  if (d == DIM_BAD || r.p != r.end) return false;
-  *out = d;
-  return true;
 }

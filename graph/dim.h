@@ -1,9 +1,10 @@
 /* Dims: integer polynomials over symbols, compared by identity (rule 23).
  *
  * A Dim is an index into a DimTab in which every polynomial is interned in normal form: a sum of
- * terms (coefficient times a product of atoms), atoms are symbols and the `//` and `%` of two
- * polynomials. Two dims are provably equal exactly when their indices are equal, provably
- * different when their difference is a constant other than 0. Constant arithmetic is folded.
+ * terms (coefficient times a product of atoms). Atoms are symbols, the `//` and `%` of two
+ * polynomials, and max(p, 0) of one. Two dims are provably equal exactly when their indices are
+ * equal, provably different when their difference is a constant other than 0. Constant arithmetic
+ * is folded.
  */
 #ifndef CKL_GRAPH_DIM_H
 #define CKL_GRAPH_DIM_H
@@ -26,6 +27,8 @@ Dim dim_sub(DimTab *t, Dim a, Dim b);
 Dim dim_mul(DimTab *t, Dim a, Dim b);
 Dim dim_floordiv(DimTab *t, Dim a, Dim b);
 Dim dim_mod(DimTab *t, Dim a, Dim b);
+Dim dim_max(DimTab *t, Dim a, Dim b);
+Dim dim_min(DimTab *t, Dim a, Dim b);
 /* Records the fact a % b == 0: from then on b * (a // b) is a (rule 23). */
 void dim_assume_divides(DimTab *t, Dim a, Dim b);
 /* Whether x, an untrusted number, is a dim of this table. */
@@ -66,6 +69,8 @@ bool dim_fact(const DimTab *t, size_t i, Dim *a, Dim *b);
 bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int64_t *out);
 
 void dim_print(Buf *out, const DimTab *t, Dim d);
+/* Whether a symbol of that name prints as it; others print as their number. */
+bool dim_name_reads(Name s);
 /* Reads the printed form; symbols are looked up by name, and made if new. False on bad text. */
 bool dim_parse(DimTab *t, Names *names, const char *s, size_t n, Dim *out);
 

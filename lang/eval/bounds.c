@@ -64,6 +64,8 @@ static Dim of_node(Bounds *b, const Stage *st, Val v) {
                                         : n->op == OP_MUL      ? dim_mul
                                         : n->op == OP_FLOORDIV ? dim_floordiv
                                         : n->op == OP_MOD      ? dim_mod
+                                        : n->op == OP_MAX      ? dim_max
+                                        : n->op == OP_MIN      ? dim_min
                                                                : NULL;
   size_t place = b->count;
   VEC_PUSH(&b->s->scratch, b->seen, b->count, b->cap, ((struct BoundSeen){st, v, d}));

@@ -310,6 +310,24 @@ static Value enter(Session *s, Value v, Span at) {
   return s->stage ? enter_leaf(s, v, at) : v;
 }
 
+/* What entered the call, as a value of its own: a function that takes gradients does so by one
+ * parameter, whatever value another one has (rule 72). */
+static Value apart(Session *s, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype))
+    return op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
+  size_t n;
+  bool tree = v.tag == V_TUPLE || v.tag == V_RECORD || (v.tag == V_LIST && !v_is_weak_list(v));
+  Value *items = tree ? value_parts(s, v, &n) : NULL;
+  bool changed = false;
+  for (size_t i = 0; items && i < n; i++) {
+    Value x = apart(s, items[i], at);
+    changed |= memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
+    items[i] = x;
+  }
+  return changed ? value_like(s, v, items) : v;
+}
+
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
   count_step(s, call); /* recursion can run long without a loop */
   *fr = (Frame){.up = s->frame,
@@ -342,6 +360,18 @@ void frame_pop(Session *s, Frame *fr) {
   s->depth--;
 }
 
+/* Whether v is a param that enters a call more than once, as arguments and captured values: then
+ * it is a value. */
+static bool param_twice(const FnObj *f, uint32_t n, const Value *args, const bool *given, Value v) {
+  int times = 0;
+  if (v.tag != V_PARAM) return false;
+  for (uint32_t k = 0; k < n; k++)
+    times += given[k] && args[k].tag == V_PARAM && args[k].u.p == v.u.p;
+  for (size_t k = 0; k < f->capture_count; k++)
+    times += f->captures[k].v.tag == V_PARAM && f->captures[k].v.u.p == v.u.p;
+  return times > 1;
+}
+
 /* Makes the parameters locals of the new frame. Dims are bound over all parameters before types are
  * compared. */
 static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Span *spans,
@@ -349,14 +379,22 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? path_frame_title(s, s->frame) : call_fn_name(f);
   bool capsule = capsule_is_fn(f); /* not a call: values stay as they are */
+  bool own = in_code(s) && f->is_code && !capsule && desugar_takes_grad(s, f->decl);
+  bool *twice = ARENA_ARRAY(&s->scratch, bool, n + 1);
+  for (uint32_t i = 0; i < n && own; i++)
+    twice[i] = given[i] && param_twice(f, n, args, given, args[i]);
   for (size_t i = 0; i < f->capture_count; i++) {
     const Local *c = &f->captures[i];
-    local_push(s, c->name, f->is_code && !capsule ? enter(s, c->v, call) : c->v,
-               capsule && c->is_var, c->span);
+    Value v = c->v;
+    if (own && param_twice(f, n, args, given, v)) v = param_read(s, v.u.p, call);
+    if (f->is_code && !capsule) v = enter(s, v, call);
+    local_push(s, c->name, own ? apart(s, v, call) : v, capsule && c->is_var, c->span);
   }
   for (uint32_t i = 0; i < n; i++)
     if (given[i]) {
+      if (twice[i]) args[i] = param_read(s, args[i].u.p, spans[i]);
       if (f->is_code) args[i] = enter(s, args[i], spans[i]);
+      if (own) args[i] = apart(s, args[i], spans[i]);
       type_bind(s, d->params.items[i]->param.type, args[i]);
     }
   bool unknown = s->abstract; /* `check`: dims of unknown arguments are unknown */

@@ -62,45 +62,93 @@ static void mark_same(Session *s, const Graph *g, Val v, bool *is) {
   for (size_t i = 0; i < g->type_count; i++) is[i] |= ways[i] != 0;
 }
 
+/* What is known of one choice or loop: per region and result j what j depends on there; per region
+ * and result i the values that it may be, a list that SIZE_MAX ends. NULL: not looked at yet. */
+typedef struct Inside {
+  const Graph *g;
+  uint32_t node;
+  bool **of[2];
+  size_t **same[2];
+} Inside;
+
+static void depends_inside(Session *s, const Graph *in, bool *of, uint32_t carry,
+                           const bool *same_as) {
+  for (bool more = true; more;) { /* of a loop: what turns made, since it may have the value */
+    more = false;
+    ad_mark_back(&s->scratch, in, of, NULL);
+    for (uint32_t k = 0; same_as && k < carry; k++) {
+      bool *out = &of[ad_slot(in, in->outputs[k])];
+      if (!of[ad_slot(in, in->inputs[1 + k])] || *out) continue;
+      *out = more = true;
+    }
+  }
+}
+
 /* Whether result j of a choice or loop was made of its result i, inside. */
-static bool made_inside(Session *s, const Graph *g, uint32_t node, uint32_t i, uint32_t j) {
+static bool made_inside(Session *s, Inside *c, const Graph *g, uint32_t node, uint32_t i,
+                        uint32_t j) {
   const GNode *n = &g->nodes[node];
   bool loop = n->op == OP_LOOP;
   uint32_t carry = loop ? (uint32_t)gr_attr_i(g, node, AT_CARRY, 0) : n->result_count;
   if (i >= carry || j >= carry) return false;
+  if (c->g != g || c->node != node) {
+    *c = (Inside){.g = g, .node = node};
+    for (uint32_t r = 0; r < n->region_count; r++) {
+      c->of[r] = ARENA_ARRAY(&s->scratch, bool *, carry);
+      c->same[r] = ARENA_ARRAY(&s->scratch, size_t *, carry);
+    }
+  }
   for (uint32_t r = 0; r < n->region_count; r++) {
     const Graph *in = g->regions[n->region0 + r];
-    bool *of = marks(s, in), *same = marks(s, in);
-    mark_same(s, in, in->outputs[i], same);
-    of[ad_slot(in, in->outputs[j])] = true;
-    for (bool more = true; more;) { /* of a loop: what turns made, since it may have the value */
-      more = false;
-      ad_mark_back(&s->scratch, in, of, NULL);
-      for (uint32_t k = 0; loop && k < carry; k++) {
-        bool *out = &of[ad_slot(in, in->outputs[k])];
-        if (!of[ad_slot(in, in->inputs[1 + k])] || *out || !same[ad_slot(in, in->inputs[1 + i])])
-          continue;
-        *out = more = true;
-      }
+    if (!c->of[r][j]) {
+      c->of[r][j] = marks(s, in);
+      c->of[r][j][ad_slot(in, in->outputs[j])] = true;
+      depends_inside(s, in, c->of[r][j], carry, NULL);
     }
-    for (uint32_t k = 0; k < in->node_count; k++)
-      for (uint32_t q = 0; q < in->nodes[k].result_count; q++) {
-        uint32_t at = in->nodes[k].result0 + q;
-        if (same[at] && of[at] && (loop || in->nodes[k].op != OP_INPUT)) return true;
+    if (!c->same[r][i]) {
+      bool *is = marks(s, in);
+      size_t count = 0;
+      mark_same(s, in, in->outputs[i], is);
+      for (size_t k = 0; k < in->type_count; k++) count += is[k];
+      size_t *list = c->same[r][i] = ARENA_ARRAY(&s->scratch, size_t, count + 1);
+      for (uint32_t k = 0; k < in->node_count; k++)
+        for (uint32_t q = 0; q < in->nodes[k].result_count; q++)
+          if (is[in->nodes[k].result0 + q] && (loop || in->nodes[k].op != OP_INPUT))
+            *list++ = in->nodes[k].result0 + q;
+      *list = SIZE_MAX;
+    }
+    const bool *of = c->of[r][j];
+    for (const size_t *at = c->same[r][i]; loop && *at != SIZE_MAX; at++)
+      if (*at == ad_slot(in, in->inputs[1 + i])) { /* turns may leave it */
+        bool *all = marks(s, in);
+        memcpy(all, of, in->type_count * sizeof *all);
+        depends_inside(s, in, all, carry, all);
+        of = all;
+        break;
       }
+    for (const size_t *at = c->same[r][i]; *at != SIZE_MAX; at++)
+      if (of[*at]) return true;
   }
+  return false;
+}
+
+/* Whether what is marked depends on something that a choice or loop made of its result v. */
+static bool made_by_sides(Session *s, Inside *c, const Graph *g, const bool *live, Val v) {
+  const GNode *n = &g->nodes[v.node];
+  if (n->op != OP_BRANCH && n->op != OP_LOOP) return false;
+  for (uint32_t j = 0; j < n->result_count; j++)
+    if (j != v.res && live[n->result0 + j] && made_inside(s, c, g, v.node, v.res, j)) return true;
   return false;
 }
 
 /* An error if the loss uses what a choice or loop made of v, one of its results, beside v. */
 static void made_beside(Session *s, const Graph *g, const bool *used, Val v, Span at) {
-  const GNode *n = &g->nodes[v.node];
-  for (uint32_t j = 0; j < n->result_count; j++)
-    if (j != v.res && used[n->result0 + j] && made_inside(s, g, v.node, v.res, j))
-      fail_help(s, ERR_NOT_YET, at,
-                "compute that after it, of the value; or take the gradient where both are made",
-                "not yet: a gradient by what a %s gave, of something that it made of that inside",
-                n->op == OP_LOOP ? "loop" : "choice");
+  Inside inside = {.g = NULL};
+  if (made_by_sides(s, &inside, g, used, v))
+    fail_help(s, ERR_NOT_YET, at,
+              "compute that after it, of the value; or take the gradient where both are made",
+              "not yet: a gradient by what a %s gave, of something that it made of that inside",
+              g->nodes[v.node].op == OP_LOOP ? "loop" : "choice");
 }
 
 /* An error if one of wrt, values of st, may be another value that the loss uses, too, where the
@@ -159,9 +207,21 @@ static bool *marks_outside(Session *s, const Stage *st, const bool *in) {
   return out;
 }
 
+/* Whether the gradient is in a turn, or by something that a choice or loop gave. */
+static bool concerns(const Stage *st, size_t nwrt, const Val *wrt) {
+  const Graph *g = st->g;
+  for (size_t i = 0; i < nwrt; i++) {
+    OpCode op = (OpCode)g->nodes[wrt[i].node].op;
+    if (op == OP_BRANCH || op == OP_LOOP || (op == OP_INPUT && st->up)) return true;
+  }
+  for (; st; st = st->up)
+    if (st->turns) return true;
+  return false;
+}
+
 void history_gradient(Session *s, size_t ny, const Val *y, size_t nwrt, const Val *wrt, Span at) {
   const Stage *st = s->stage;
-  if (state_unsure(s)) return;
+  if (state_unsure(s) || !concerns(st, nwrt, wrt)) return;
   bool *live = marks(s, st->g), *by = marks(s, st->g);
   for (size_t i = 0; i < ny; i++) live[ad_slot(st->g, y[i])] = true;
   for (size_t i = 0; i < nwrt; i++) mark_same(s, st->g, wrt[i], by);
@@ -200,6 +260,8 @@ static bool made_before(Session *s, const Stage *st, bool *live, Val b, Span at)
     Val x = VAL_NONE;
     for (size_t i = 0; i < g->type_count; i++)
       if (same[i] && live[i]) return true;
+    Inside inside = {.g = NULL};
+    if (made_by_sides(s, &inside, g, live, b)) return true;
     if (st->turns) {
       note(s, st, live, same, at);
       return false;
@@ -231,6 +293,7 @@ typedef struct Look {
   const Turned *of;
   const Graph *g;
   size_t n;
+  Inside inside;
   bool **reach, **reach_out;
   size_t **same; /* ends with 0 */
   bool **made;   /* [b][a]: a is made of b; NULL: nobody asks for b */
@@ -256,7 +319,6 @@ static void look_at(Look *l, size_t k) {
     same[0] = k;
     return;
   }
-  ArenaMark mark = arena_mark(a);
   bool *live = marks(l->s, g), *is = marks(l->s, g);
   live[ad_slot(g, l->of->outs[k - 1])] = true;
   ad_mark_back(a, g, live, NULL);
@@ -264,10 +326,11 @@ static void look_at(Look *l, size_t k) {
   for (size_t i = 1; i < l->n; i++) {
     size_t at = ad_slot(g, g->inputs[i]);
     in[i] = live[at];
-    if (i <= l->of->carried) out[i] = live[ad_slot(g, l->of->outs[i - 1])];
+    if (i <= l->of->carried)
+      out[i] = live[ad_slot(g, l->of->outs[i - 1])] ||
+               made_by_sides(l->s, &l->inside, g, live, l->of->outs[i - 1]);
     if (is[at]) same[count++] = i;
   }
-  arena_rewind(a, mark);
 }
 
 /* Adds the inputs that turns make of those in the set. */

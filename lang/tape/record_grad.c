@@ -57,7 +57,7 @@ static Held *held(const Run *r, Val v) {
 /* A bound on the nodes that run in place of g: of both sides of branches, and of all turns. */
 uint64_t tape_places(const Graph *g) {
   stack_check();
-  uint64_t n = g->node_count;
+  uint64_t n = g->node_count + g->output_count;
   for (uint32_t i = 0; i < g->node_count; i++) {
     if (g->nodes[i].op == OP_LOOP) n += TURN_PLACES;
     for (uint32_t k = 0; g->nodes[i].op == OP_BRANCH && k < 2; k++)
@@ -445,6 +445,13 @@ static bool calls_host(const Graph *f) {
   return false;
 }
 
+static bool used_inside(const Graph *f, Val v) {
+  for (uint32_t i = v.node + 1; i < f->node_count; i++)
+    for (uint32_t k = 0; k < f->nodes[i].operand_count; k++)
+      if (val_eq(gr_operand(f, i, (int)k), v)) return true;
+  return false;
+}
+
 bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   if (!n->joint || n->joint->spec.kind == JOINT_REGION || n->state == TAPE_OPENED ||
       n->state == TAPE_CONSUMED)
@@ -469,7 +476,21 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   }
   if (!run(&r)) return false;
   Value *from = ARENA_ARRAY(temp, Value, n->out_count + 1);
-  for (size_t k = 0; k < n->out_count; k++) from[k] = held(&r, f->outputs[k])->v;
+  for (size_t k = 0; k < n->out_count; k++) {
+    Held h = *held(&r, f->outputs[k]);
+    from[k] = h.v;
+    if (n->joint->spec.kind != JOINT_CALL || !tape_wants_grad(s, h.v)) continue;
+    if (n->out_count == 1 && !used_inside(f, f->outputs[k])) continue;
+    size_t same = 0;
+    while (!val_eq(f->outputs[same], f->outputs[k])) same++;
+    if (same < k) { /* its alias */
+      from[k] = from[same];
+      continue;
+    }
+    from[k] = v_tensor(s, tn_ref(h.t)); /* uses inside are no uses of the result (rule 72) */
+    tape_record(s, OP_ALIAS, 1, &h.v, NULL, 0, 1, &from[k], n->span);
+    mark(&r, f->outputs[k].node, from[k].u.t->node, &h);
+  }
   pass_on(s, n, from);
   return true;
 }

@@ -274,16 +274,18 @@ static void prefix(Maker *m, int into, int counter, int most, const char *t, Dt 
       "sum(sin(%1$s[n%2$d // 2:n%2$d]))",
       "sum(concat(list(%1$s[0:n%2$d], %1$s[n%2$d:])) * %1$s)",
       "max(%1$s[0:n%2$d + 1:2])",
+      "sum(tanh(%1$s[max(0, n%2$d - 1):n%2$d + 1]) * 0.5)",
+      "mean(sin(%1$s[n%2$d:min(n%2$d + 3, 5)]))",
       "sum(fold%2$d)"};
   Var *v = body_pick(m, AXES, NULL);
   if (!v || v->dim[0].n[0] <= most || v->dim[0].n[1] <= most) return;
-  int which = below(m, 9);
-  if (which == 8) { /* a side that data decides where the loop stays one */
+  int which = below(m, 11);
+  if (which == 10) { /* a side that data decides where the loop stays one */
     line(m, into, "if n%d > 0 { %s = %s + %s(mean(%s[0:n%d])) }", counter, t, t, dt_name[dt],
          v->name, counter);
     return;
   }
-  if (which == 7)
+  if (which == 9)
     line(m, into,
          "var fold%d = 1 * %s\nfold%d[0:n%d + 1] = sqrt(abs(%s[0:n%d + 1]))\n"
          "for r in %s[0:n%d] { fold%d += tanh(r) }",

@@ -57,6 +57,12 @@ static void t_normal(void) {
   same("n - n", "0");
   same("3*(n + 1) - 3", "3*n");
   same("n//1", "n");
+  same("max(n, 0)", "n");
+  same("max(0 - n, 0)", "0");
+  same("max(n - m, 0) + m", "max(m - n, 0) + n");
+  same("max(n + m, m)", "n + m");
+  same("max(2*n - 3, 0) - max(3 - 2*n, 0)", "2*n - 3");
+  same("max(n - 2, m)", "m + max(n - m - 2, 0)");
   same("n % 1", "0");
   same("(4*n + 6)//4", "n + 1");
   same("(4*n + m + 6)//4", "n + 1 + (m + 2)//4");
@@ -138,9 +144,11 @@ static void t_limits(void) {
   check(parse(tab, "9223372036854775807*n + n") == DIM_BAD);
   check(parse(tab, "n//0") == DIM_BAD);
   check(parse(tab, "n % 0") == DIM_BAD);
+  check(parse(tab, "max(n, ") == DIM_BAD && parse(tab, "max(n)") == DIM_BAD);
   check(parse(tab, "(0 - 9223372036854775807 - 1)//-1") == DIM_BAD);
   check(parse(tab, "-9223372036854775808") == num(INT64_MIN));
-  Dim (*const binary[])(DimTab *, Dim, Dim) = {dim_add, dim_sub, dim_mul, dim_floordiv, dim_mod};
+  Dim (*const binary[])(DimTab *, Dim, Dim) = {dim_add, dim_sub, dim_mul, dim_floordiv,
+                                               dim_mod, dim_max, dim_min};
   Dim good[] = {num(0), num(1), num(7), parse(tab, "n"), parse(tab, "2*n + 3")};
   for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
     for (size_t k = 0; k < sizeof good / sizeof *good; k++) {
@@ -235,7 +243,11 @@ static Dim grow(int depth, const Dim *s, const int64_t *env, __int128 *val, bool
   }
   __int128 a, b;
   Dim x = grow(depth - 1, s, env, &a, ok), y = grow(depth - 1, s, env, &b, ok);
-  unsigned op = rnd(5);
+  unsigned op = rnd(7);
+  if (op >= 5) {
+    *val = (op == 5) == (a > b) ? a : b;
+    return op == 5 ? dim_max(tab, x, y) : dim_min(tab, x, y);
+  }
   if (op >= 3 && b == 0) *ok = false;
   if (!*ok) return DIM_BAD;
   __int128 q = op >= 3 ? a / b : 0, r = op >= 3 ? a % b : 0;
