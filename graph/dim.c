@@ -7,8 +7,9 @@
  * structure alone, never on when they were made, so a dim prints the same in every table. Small
  * constants are ids by themselves (bit 31 set). A fact a % b == 0 is a rewrite rule, with
  * q = a // b, b = lead + rest: lead * q becomes a - rest * q, until no rule applies (a Groebner
- * reduction; the order of monomials is graded lexicographic). The invariant: limits on terms, degree and tree size hold for
- * every interned dim, so every walk is bounded; a dim beyond a limit is DIM_BAD.
+ * reduction; the order of monomials is graded lexicographic). The invariant: limits on terms,
+ * degree and tree size hold for every interned dim, so every walk is bounded; a dim beyond a limit
+ * is DIM_BAD.
  * Rewrites used: floor((c*p + r) / c) = p + floor(r / c), (c*p + r) mod c = r mod c,
  * floor((x // b + k) / c) = floor((x + k*b) / (b*c)) for constants b, c > 0, common factors cancel,
  * exact quotients of polynomials (where the divisor is 0 they stand for the quotient's value).

@@ -208,7 +208,7 @@ static bool run_branch(Run *r, uint32_t i) {
     *held(&in, side->inputs[k]) = *held(r, gr_operand(g, i, (int)k + 1));
   if (!run(&in)) return false;
   for (uint32_t k = 0; k < n->result_count; k++)
-    if (g->types[n->result0 + k].kind == TK_TENSOR)
+    if (g->types[n->result0 + k].kind != TK_TOKEN)
       *held(r, (Val){i, k}) = *held(&in, side->outputs[k]);
   return true;
 }
