@@ -278,6 +278,19 @@ void call_enter_values(Session *s, size_t n, Val *v, Span at) {
   }
 }
 
+/* v with f of each of its parts; v itself if that changes none, or it has none. */
+static Value over_parts(Session *s, Value v, Value (*f)(Session *s, Value v, Span at), Span at) {
+  size_t n;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
+  bool changed = false;
+  for (size_t i = 0; items && i < n; i++) {
+    Value x = f(s, items[i], at);
+    changed |= x.tag != items[i].tag || memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
+    items[i] = x;
+  }
+  return changed ? value_like(s, v, items) : v;
+}
+
 static Value enter_leaf(Session *s, Value v, Span at);
 
 /* A function that is an argument: what it captured enters the call with it (rule 45). */
@@ -295,15 +308,7 @@ static Value enter_leaf(Session *s, Value v, Span at) {
   if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype))
     return enter_node(s, v, at);
   if (v.tag == V_FN && v.u.fn->is_code && v.u.fn->capture_count) return enter_captures(s, v, at);
-  size_t n;
-  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
-  bool changed = false;
-  for (size_t i = 0; items && i < n; i++) {
-    Value x = enter_leaf(s, items[i], at);
-    changed |= memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
-    items[i] = x;
-  }
-  return changed ? value_like(s, v, items) : v;
+  return over_parts(s, v, enter_leaf, at);
 }
 
 static Value enter(Session *s, Value v, Span at) {
@@ -316,16 +321,7 @@ static Value apart(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype))
     return op_run(s, OP_ALIAS, 1, &v, NULL, 0, at);
-  size_t n;
-  bool tree = v.tag == V_TUPLE || v.tag == V_RECORD || (v.tag == V_LIST && !v_is_weak_list(v));
-  Value *items = tree ? value_parts(s, v, &n) : NULL;
-  bool changed = false;
-  for (size_t i = 0; items && i < n; i++) {
-    Value x = apart(s, items[i], at);
-    changed |= memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
-    items[i] = x;
-  }
-  return changed ? value_like(s, v, items) : v;
+  return over_parts(s, v, apart, at);
 }
 
 void frame_push(Session *s, Frame *fr, FnObj *f, Span call) {
@@ -360,6 +356,11 @@ void frame_pop(Session *s, Frame *fr) {
   s->depth--;
 }
 
+/* Whether a call of f in code has params and parameters of its own. */
+static bool takes_grad(Session *s, const FnObj *f) {
+  return in_code(s) && f->is_code && desugar_takes_grad(s, f->decl);
+}
+
 /* Whether v is a param that enters a call more than once, as arguments and captured values: then
  * it is a value. */
 static bool param_twice(const FnObj *f, uint32_t n, const Value *args, const bool *given, Value v) {
@@ -379,7 +380,7 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? path_frame_title(s, s->frame) : call_fn_name(f);
   bool capsule = capsule_is_fn(f); /* not a call: values stay as they are */
-  bool own = in_code(s) && f->is_code && !capsule && desugar_takes_grad(s, f->decl);
+  bool own = !capsule && takes_grad(s, f);
   bool *twice = ARENA_ARRAY(&s->scratch, bool, n + 1);
   for (uint32_t i = 0; i < n && own; i++)
     twice[i] = given[i] && param_twice(f, n, args, given, args[i]);
@@ -468,7 +469,7 @@ Value call_backward_body(Session *s, FnObj *f, const Args *a, Value out, Value g
                  d->back_params.items[i]->span);
   }
   bool fell;
-  Entered *own = in_code(s) && desugar_takes_grad(s, f->decl) ? state_enter(s, &fr, a->call) : NULL;
+  Entered *own = takes_grad(s, f) ? state_enter(s, &fr, a->call) : NULL;
   Value r = run_body(s, d->back_body, d->back_is_expr, &fell);
   if (own) state_leave(s, own);
   frame_pop(s, &fr);
@@ -496,15 +497,7 @@ static bool is_attention(const Session *s, const FnObj *f) {
 static Value read_params(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_PARAM) return param_read(s, v.u.p, at);
-  size_t n;
-  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
-  bool changed = false;
-  for (size_t i = 0; items && i < n; i++) {
-    Value x = read_params(s, items[i], at);
-    changed |= x.tag != items[i].tag || memcmp(&items[i].u, &x.u, sizeof x.u) != 0;
-    items[i] = x;
-  }
-  return changed ? value_like(s, v, items) : v;
+  return over_parts(s, v, read_params, at);
 }
 
 Value call_inline(Session *s, FnObj *f, const Args *a) {
@@ -530,7 +523,7 @@ Value call_inline(Session *s, FnObj *f, const Args *a) {
   OpenBlock *block = layer_enter(s, f);
   bool attention = is_attention(s, f);
   uint32_t from = s->stage ? (uint32_t)s->stage->g->node_count : 0;
-  Entered *own = in_code(s) && desugar_takes_grad(s, f->decl) ? state_enter(s, &fr, a->call) : NULL;
+  Entered *own = takes_grad(s, f) ? state_enter(s, &fr, a->call) : NULL;
   Value r = run_body(s, d->body, d->body_is_expr, &fell);
   if (attention) block_attention(s, from);
   if (s->abstract && abstract_returns(d->body)) r = (Value){.tag = V_UNKNOWN};

@@ -176,8 +176,7 @@ static void may_be_other(Session *s, const Stage *st, const bool *live, size_t n
       if (is[i] & ways && used[i] && i != ad_slot(g, wrt[k]))
         fail_help(s, ERR_NOT_YET, at, "`1 * x`, where it is given on, is a value of its own",
                   "not yet: a gradient by a value that may be an older one, which %s gave on, of "
-                  "what uses "
-                  "that one, too",
+                  "what uses that one, too",
                   ways & GIVEN ? "a choice or loop" : "a loop");
   }
 }
