@@ -141,6 +141,12 @@ static Val pad(Rule *r, Val x, const int64_t *low, const int64_t *high, const in
   return op1(r, OP_PAD, x, 4, attrs);
 }
 
+/* Whether the index operands of `take` or `put`, which begin at `first`, name no element twice. */
+static bool distinct(Rule *r, int first) {
+  return r->in_count == first || !type_of(r, r->in[first]).rank ||
+         gr_attr_i(r->g, r->node, AT_DISTINCT, 0);
+}
+
 /* op(x, u, idx..) with the index operands idx of the node; u may be VAL_NONE for take. */
 static Val at_index(Rule *r, OpCode op, Val x, Val u, int first_idx, int64_t axis) {
   Val v[CKL_MAX_RANK + 2];
@@ -152,8 +158,9 @@ static Val at_index(Rule *r, OpCode op, Val x, Val u, int first_idx, int64_t axi
     v[n++] = u;
   }
   for (int j = first_idx; j < r->in_count; j++) v[n++] = r->in[j];
-  Attr attr = attr_i(AT_AXIS, axis);
-  return b_op(&r->b, op, n, v, 1, &attr);
+  Attr attr[2] = {attr_i(AT_AXIS, axis), attr_i(AT_DISTINCT, 1)};
+  bool single = op != OP_PUT_ADD && gr_attr_i(r->g, r->node, AT_DISTINCT, 0);
+  return b_op(&r->b, op, n, v, single ? 2 : 1, attr);
 }
 
 static int64_t compute_of(Rule *r) {
@@ -418,8 +425,10 @@ GRADS(CONCAT) {
 }
 
 /* ---- selection */
+/* A sum with +0 would lose the sign of a -0, which the gradient of a slice keeps. */
 GRAD(TAKE) {
-  return at_index(r, OP_PUT_ADD, zeros_like(r, a), dy, 1, axis_of(r));
+  OpCode op = distinct(r, 1) ? OP_PUT : OP_PUT_ADD;
+  return at_index(r, op, zeros_like(r, a), dy, 1, axis_of(r));
 }
 
 /* Whether each index of `put` (x, upd, idx..) is the one whose element is in the result: numbers
@@ -441,6 +450,7 @@ static Val winners(Rule *r, Val x, Val upd) {
 GRAD(PUT) {
   if (i == 0) return at_index(r, OP_PUT, dy, zeros_like(r, b), 2, axis_of(r));
   if (r->in_count == 2) return dy;
+  if (distinct(r, 2)) return at_index(r, OP_TAKE, dy, VAL_NONE, 2, axis_of(r));
   return where(winners(r, a, b), at_index(r, OP_TAKE, dy, VAL_NONE, 2, axis_of(r)), zero);
 }
 GRAD(PUT_ADD) {

@@ -329,9 +329,12 @@ static bool indexed(Batch *b, int first) {
     return emit_op(b, &s, true);
   }
   int at = axis ? (int)axis->u.i : 0;
+  Attr *distinct = find(&s, AT_DISTINCT);
+  bool twice = !(distinct && distinct->u.i) && given_type(b, first)->rank > 0;
   if (!axis) s.v[s.n++] = attr_i(AT_AXIS, 0);
   for (int i = first; i < count; i++) b->in[i] = with_axis(b, i), b->inb[i] = true;
   if (first == 1 && !b->inb[0]) { /* x is shared: the new axis belongs to the indices alone */
+    if (distinct) distinct->u.i = 0;
     Val v = b->b.failed ? VAL_NONE : gr_op(b->g, OP_TAKE, b->in, count, s.v, s.n, NULL, 0, b->e);
     if (val_none(v) && !b->b.failed) return false;
     return results(b, move_axis(b, v, at, 0), true);
@@ -345,6 +348,7 @@ static bool indexed(Batch *b, int first) {
   Val row = b_reshape(&b->b, iota(b, (Device)t.dev), t.rank, tall);
   args[n++] = b_broadcast(&b->b, row, t.rank, t.dim);
   for (int i = first; i < count; i++) args[n++] = b->in[i];
+  if (!twice && !distinct) s.v[s.n++] = attr_i(AT_DISTINCT, 1); /* an element of each iteration */
   if (b->b.failed) return results(b, VAL_NONE, true);
   Val v = gr_op(b->g, (OpCode)b->at->op, args, n, s.v, s.n, NULL, 0, b->e);
   if (val_none(v)) return false;

@@ -54,6 +54,7 @@ typedef enum AttrKey {
   AT_KIND,
   AT_REVERSE,
   AT_DESCENDING,
+  AT_DISTINCT,
   AT_MOST,
   AT_COMPUTE,
   AT_STRIDE,

@@ -26,6 +26,7 @@ const char *const attr_name[AT_COUNT] = {
     [AT_INNER] = "inner",     [AT_VALUE] = "value",
     [AT_DTYPE] = "dtype",     [AT_KIND] = "kind",
     [AT_REVERSE] = "reverse", [AT_DESCENDING] = "descending",
+    [AT_DISTINCT] = "distinct",
     [AT_MOST] = "most",       [AT_COMPUTE] = "compute",
     [AT_STRIDE] = "stride",   [AT_PAD] = "pad",
     [AT_WRT] = "wrt",         [AT_CARRY] = "carry",

@@ -509,7 +509,8 @@ bool shape_take(C *c) {
   int axis;
   Device dev;
   if (c->n < 1) return gerr_set(c->e, ERR_IR_FORM, -1, "`take` has no operands");
-  if (!sh_axis(c, c->in[0]->rank, &axis) || !sh_devices(c, &dev)) return false;
+  if (!sh_axis(c, c->in[0]->rank, &axis) || !sh_devices(c, &dev) || !sh_option(c, AT_DISTINCT, 2))
+    return false;
   if (!taken(c, 1, axis, &c->out[0])) return false;
   c->out[0].dev = (uint8_t)dev;
   return true;
@@ -521,7 +522,7 @@ bool shape_put(C *c) {
   Type want;
   if (c->n < 2) return gerr_set(c->e, ERR_IR_FORM, -1, "`%s` lacks operands", op_info[c->op].text);
   if (!sh_domain(c, 0) || !sh_axis(c, c->in[0]->rank, &axis) || !sh_dtypes(c, 0, 2) ||
-      !sh_devices(c, &dev) || !taken(c, 2, axis, &want)) {
+      !sh_devices(c, &dev) || !sh_option(c, AT_DISTINCT, 2) || !taken(c, 2, axis, &want)) {
     return false;
   }
   bool same = c->in[1]->rank == want.rank;

@@ -397,8 +397,8 @@ BUILTIN_FN(bi_slice) {
   Value idx = op_iota(s, len, DT_I64, c->at);
   idx = op_binary(s, AST_ADD, idx, start, c->at, c->spans[1], c->spans[1]);
   Value v[2] = {x, idx};
-  Attr a = attr_i(AT_AXIS, axis);
-  return op_run(s, OP_TAKE, 2, v, &a, 1, c->at);
+  Attr a[2] = {attr_i(AT_AXIS, axis), attr_i(AT_DISTINCT, 1)};
+  return op_run(s, OP_TAKE, 2, v, a, 2, c->at);
 }
 
 static Value index_arg(Session *s, Call *c, int i) {

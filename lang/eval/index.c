@@ -336,8 +336,8 @@ static Value index_tensor(Session *s, Value x, const Index *index) {
        i--) { /* from the right, so that axes on the left stay where they are */
     if (it[i].kind == IT_NODE) {
       Value v[2] = {x, op_cast(s, it[i].v, DT_I64, it[i].span)};
-      Attr ax = attr_i(AT_AXIS, i);
-      x = op_run(s, OP_TAKE, 2, v, &ax, 1, it[i].span);
+      Attr a[2] = {attr_i(AT_AXIS, i), attr_i(AT_DISTINCT, 1)};
+      x = op_run(s, OP_TAKE, 2, v, a, op_type_of(s, v[1]).rank ? 2 : 1, it[i].span);
     } else if (i == last) {
       Value v[1 + CKL_MAX_RANK] = {x};
       for (int k = first; k <= last; k++) v[1 + k - first] = it[k].v;
