@@ -27,7 +27,7 @@ static Value stop_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   (void)n;
   (void)path;
   if (!v_is_tensor(v[0])) return v[0];
-  if (!s->stage && v[0].tag == V_PARAM) return v_tensor(s, tn_ref(v[0].u.p->t));
+  if (!s->stage && v[0].tag == V_PARAM) return v_tensor(s, tn_ref(v_tensor_of(v[0])));
   if (!s->stage) return state_detach(s, v[0]);
   Value x = op_as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   return op_run(s, OP_STOP, 1, &x, NULL, 0, *(Span *)ud);
@@ -122,7 +122,7 @@ static Value copy_in_code(Session *s, Value v, Span at) {
 BUILTIN_FN(bi_copy) {
   if (in_code(s)) return copy_in_code(s, c->v[0], c->at);
   if (c->v[0].tag == V_PARAM) { /* a snapshot (rule 59) */
-    Tensor *t = c->v[0].u.p->t;
+    Tensor *t = v_tensor_of(c->v[0]);
     return v_tensor(s, tn_copy(&s->mem, t, t->store->dev));
   }
   return copy_value(s, c->v[0], c->at);

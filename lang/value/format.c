@@ -598,7 +598,7 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
       p->hole(p, v);
       return;
     }
-    const Tensor *t = v.tag == V_TENSOR ? v.u.t->t : v.u.p->t;
+    const Tensor *t = v_tensor_of(v);
     if ((why = format_misfit(p->f, t->dtype))) misfit(p, why, v);
     print_line(out, t, p->f, p->inside);
     return;
@@ -660,7 +660,7 @@ void format_value(Session *s, Buf *out, Value v, const Format *f, Span at) {
 
 void print_value(Session *s, Buf *out, Value v, bool nested) {
   v = print_definite(s, v, (Span){0});
-  const Tensor *t = v.tag == V_TENSOR ? v.u.t->t : v.tag == V_PARAM ? v.u.p->t : NULL;
+  const Tensor *t = v_tensor_of(v);
   if (!nested && t && t->rank) {
     print_typed(s, out, t);
     return;

@@ -12,10 +12,6 @@
 #include "lang/value/format.h"
 #include "lang/value/state_walk.h"
 
-static const Tensor *tensor_in(Value v) {
-  return v.tag == V_TENSOR ? v.u.t->t : v.tag == V_PARAM ? v.u.p->t : NULL;
-}
-
 typedef struct Counts {
   size_t params, frozen, buffers;
   int64_t elements, trained;
@@ -53,7 +49,7 @@ static void put_count(Buf *out, int64_t n) {
 
 void show_value(Session *s, Buf *out, const char *name, Value v) {
   v = print_definite(s, v, (Span){0});
-  const Tensor *t = tensor_in(v);
+  const Tensor *t = v_tensor_of(v);
   if (name) buf_printf(out, "%s : ", name);
   if (t && t->rank) {
     buf_puts(out, value_type_text(s, v));

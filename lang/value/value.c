@@ -448,8 +448,7 @@ bool value_same(Value a, Value b) {
     double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
     return x == y || (x != x && y != y);
   }
-  const Tensor *ta = a.tag == V_TENSOR ? a.u.t->t : a.tag == V_PARAM ? a.u.p->t : NULL;
-  const Tensor *tb = b.tag == V_TENSOR ? b.u.t->t : b.tag == V_PARAM ? b.u.p->t : NULL;
+  const Tensor *ta = v_tensor_of(a), *tb = v_tensor_of(b);
   if (ta && tb) return tn_same(ta, tb);
   if (a.tag != b.tag) return false;
   switch ((ValueTag)a.tag) {

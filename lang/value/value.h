@@ -204,6 +204,12 @@ static inline bool v_is_number(Value v) {
   return v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_NODE && v.weak);
 }
 /* A tensor of script or code: TVal, Param, or a V_NODE that is not a number. */
+/* What script reads of a tensor or param: of a param inside `with_params` the leaf that stands for
+ * it. NULL: v is neither. Borrowed. */
+static inline Tensor *v_tensor_of(Value v) {
+  if (v.tag == V_PARAM && v.u.p->overlay.tag != V_UNIT) v = v.u.p->overlay;
+  return v.tag == V_TENSOR ? v.u.t->t : v.tag == V_PARAM ? v.u.p->t : NULL;
+}
 static inline bool v_is_tensor(Value v) {
   return v.tag == V_TENSOR || v.tag == V_PARAM || (v.tag == V_NODE && !v.weak);
 }
