@@ -18,22 +18,21 @@ const OpInfo op_info[OP_COUNT] = {
 };
 
 const char *const attr_name[AT_COUNT] = {
-    [AT_INDEX] = "index",     [AT_AXIS] = "axis",
-    [AT_AXES] = "axes",       [AT_PERM] = "perm",
-    [AT_DIMS] = "dims",       [AT_STARTS] = "starts",
-    [AT_LENS] = "lens",       [AT_STEPS] = "steps",
-    [AT_LOW] = "low",         [AT_HIGH] = "high",
-    [AT_INNER] = "inner",     [AT_VALUE] = "value",
-    [AT_DTYPE] = "dtype",     [AT_KIND] = "kind",
-    [AT_REVERSE] = "reverse", [AT_DESCENDING] = "descending",
-    [AT_DISTINCT] = "distinct",
-    [AT_MOST] = "most",       [AT_COMPUTE] = "compute",
-    [AT_STRIDE] = "stride",   [AT_PAD] = "pad",
-    [AT_WRT] = "wrt",         [AT_CARRY] = "carry",
-    [AT_MAPPED] = "mapped",   [AT_TEXT] = "text",
-    [AT_SIZE] = "size",       [AT_DEVICE] = "device",
-    [AT_SEEN] = "seen",       [AT_WHILE] = "while",
-    [AT_COUNTER] = "counter",
+    [AT_INDEX] = "index",       [AT_AXIS] = "axis",
+    [AT_AXES] = "axes",         [AT_PERM] = "perm",
+    [AT_DIMS] = "dims",         [AT_STARTS] = "starts",
+    [AT_LENS] = "lens",         [AT_STEPS] = "steps",
+    [AT_LOW] = "low",           [AT_HIGH] = "high",
+    [AT_INNER] = "inner",       [AT_VALUE] = "value",
+    [AT_DTYPE] = "dtype",       [AT_KIND] = "kind",
+    [AT_REVERSE] = "reverse",   [AT_DESCENDING] = "descending",
+    [AT_DISTINCT] = "distinct", [AT_MOST] = "most",
+    [AT_COMPUTE] = "compute",   [AT_STRIDE] = "stride",
+    [AT_PAD] = "pad",           [AT_WRT] = "wrt",
+    [AT_CARRY] = "carry",       [AT_MAPPED] = "mapped",
+    [AT_TEXT] = "text",         [AT_SIZE] = "size",
+    [AT_DEVICE] = "device",     [AT_SEEN] = "seen",
+    [AT_WHILE] = "while",       [AT_COUNTER] = "counter",
 };
 
 /* The spelling in programs, if it differs from the op's name. */

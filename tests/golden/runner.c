@@ -7,6 +7,7 @@
  * (every statement followed by what it printed, the diagnostics at the end) and compares that with
  * the file; to bless is to write it. Beside this each file is put through the formatter, twice, and
  * runs formatted to the same output; nothing may be alive afterwards that was not before.
+ * With --every=N each N-th file runs, from the one on that has the number K modulo N.
  * With --fail-alloc every allocation, or some, fail in turn; each time the session must give
  * CKL_ENOMEM, say so, go on working and leak nothing. */
 #include "tests/golden/runner.h"
@@ -184,12 +185,15 @@ int main(int argc, char **argv) {
       opt.at_least = strtol(a + 11, NULL, 10);
     else if (!strncmp(a, "--every=", 8))
       opt.every = strtol(a + 8, NULL, 10);
+    else if (!strncmp(a, "--from=", 7))
+      opt.from = strtol(a + 7, NULL, 10);
     else if (!strncmp(a, "--root=", 7))
       given = a + 7;
     else if (a[0] == '-') {
       fprintf(stderr,
-              "usage: golden-runner [--bless] [--no-format] [--fail-alloc=all|N] [--every=N]\n"
-              "         [--codes=FILE [--at-least=N]] [--root=FOLDER] PATH...\n");
+              "usage: golden-runner [--bless] [--no-format] [--fail-alloc=all|N]\n"
+              "         [--every=N [--from=K]] [--codes=FILE [--at-least=N]] [--root=FOLDER]\n"
+              "         PATH...\n");
       return 2;
     } else
       push(&paths, a, strlen(a));
@@ -201,7 +205,8 @@ int main(int argc, char **argv) {
   make_scratch();
   atexit(remove_scratch);
   if (opt.fail) check_failing_open();
-  for (size_t i = 0; i < files.n; i += (size_t)(opt.every > 1 ? opt.every : 1)) {
+  size_t step = opt.every > 1 ? (size_t)opt.every : 1;
+  for (size_t i = opt.from > 0 ? (size_t)opt.from % step : 0; i < files.n; i += step) {
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     if (opt.fail)

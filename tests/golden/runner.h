@@ -42,7 +42,7 @@ void show_difference(Text *why, const char *old, const char *new);
 typedef struct Options {
   bool bless, no_format;
   const char *root, *fail, *codes;
-  long at_least, every;
+  long at_least, every, from;
 } Options;
 extern Options opt; /* runner.c */
 
