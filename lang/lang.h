@@ -126,15 +126,16 @@ struct Session {
   Span running; /* the last call or operation of script that was begun, outside the library */
   Stage *stage; /* NULL in script */
   Modes modes;
-  Device device;     /* of the configuration */
-  bool by_reference; /* code: `net.w` is the param itself (operands of grad, update, freeze) */
-  bool made_up;      /* `check`: in a `with_params` of an instance whose params it does not know */
-  int64_t unrolled;  /* iterations of loops of code so far that have no such loop inside */
-  bool abstract;     /* `ckl check`: script is walked without running */
-  int depth;         /* nesting of calls */
-  Value ret;         /* value of a `return` on its way (retained) */
-  const Node *tail;  /* the expression whose end is the end of its statement */
-  int flow;          /* Flow: a break, continue or return on its way out of an expression */
+  Device device;      /* of the configuration */
+  bool by_reference;  /* code: `net.w` is the param itself (operands of grad, update, freeze) */
+  bool made_up;       /* `check`: in a `with_params` of an instance whose params it does not know */
+  int64_t unrolled;   /* iterations of loops of code so far that have no such loop inside */
+  bool abstract;      /* `ckl check`: script is walked without running */
+  int depth;          /* nesting of calls */
+  Value ret;          /* value of a `return` on its way (retained) */
+  const Value *place; /* in `x .= f(a)`: what x was (N_PLACE); borrowed */
+  const Node *tail;   /* the expression whose end is the end of its statement */
+  int flow;           /* Flow: a break, continue or return on its way out of an expression */
   uint64_t seed;
   bool seed_given;
   uint64_t seed_scope;     /* code inside `wrap <seed n>`: n + 1 */
@@ -174,7 +175,8 @@ struct Session {
     const char *const *lib;
     size_t lib_count;
     uint32_t max_nodes;
-    int unroll; /* a `for` of code with more turns stays a loop, if it can */
+    int unroll;    /* a `for` of code with more turns stays a loop, if it can */
+    bool in_place; /* values that one place alone holds are changed where they are: owned.h */
     int64_t max_steps, progress_steps;
     int (*progress)(void *ud);
     void *progress_ud;

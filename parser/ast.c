@@ -38,6 +38,7 @@ static const char *const kind_names[N_KIND_COUNT] = {
     [N_BOOL] = "bool",
     [N_NAME] = "name",
     [N_SELF] = "self",
+    [N_PLACE] = "place",
     [N_UNIT] = "unit",
     [N_UNARY] = "unary",
     [N_BINARY] = "binary",
@@ -75,11 +76,12 @@ const char *ast_kind_name(NodeKind kind) {
 
 const char *ast_op_text(AstOp op) {
   static const char *const text[] = {
-      [AST_NONE] = "=", [AST_OR] = "or",    [AST_AND] = "and",  [AST_NOT] = "not",
-      [AST_LT] = "<",   [AST_LE] = "<=",    [AST_GT] = ">",     [AST_GE] = ">=",
-      [AST_EQ] = "==",  [AST_NE] = "!=",    [AST_RANGE] = "..", [AST_ADD] = "+",
-      [AST_SUB] = "-",  [AST_MUL] = "*",    [AST_DIV] = "/",    [AST_FLOORDIV] = "//",
-      [AST_MOD] = "%",  [AST_MATMUL] = "@", [AST_NEG] = "-",    [AST_POW] = "**",
+      [AST_NONE] = "=",   [AST_OR] = "or",    [AST_AND] = "and",  [AST_NOT] = "not",
+      [AST_LT] = "<",     [AST_LE] = "<=",    [AST_GT] = ">",     [AST_GE] = ">=",
+      [AST_EQ] = "==",    [AST_NE] = "!=",    [AST_RANGE] = "..", [AST_ADD] = "+",
+      [AST_SUB] = "-",    [AST_MUL] = "*",    [AST_DIV] = "/",    [AST_FLOORDIV] = "//",
+      [AST_MOD] = "%",    [AST_MATMUL] = "@", [AST_NEG] = "-",    [AST_POW] = "**",
+      [AST_UPDATE] = ".",
   };
   return (unsigned)op < sizeof text / sizeof *text ? text[op] : "?";
 }
@@ -238,6 +240,7 @@ void ast_children(const Node *n, Visit *f, void *ud) {
   case N_BOOL:
   case N_NAME:
   case N_SELF:
+  case N_PLACE:
   case N_UNIT:
   case N_ELLIPSIS:
   case N_WORD:
@@ -404,6 +407,7 @@ bool ast_equal(const Node *a, const Node *b) {
   case N_CONTINUE:
   case N_PAT_WILD:
   case N_SELF:
+  case N_PLACE:
   case N_UNIT:
   case N_ELLIPSIS:
   case N_KIND_COUNT: return true;
@@ -486,6 +490,7 @@ static bool dump_leaf(Buf *b, const Node *n) {
   case N_PAT_NAME: buf_puts(b, n->word.name); return true;
   case N_PAT_WILD: buf_putc(b, '_'); return true;
   case N_SELF: buf_puts(b, "self"); return true;
+  case N_PLACE: buf_puts(b, "place"); return true;
   case N_UNIT: buf_puts(b, "()"); return true;
   case N_ELLIPSIS: buf_puts(b, "..."); return true;
   case N_PACK: buf_printf(b, "...%s", n->word.name ? n->word.name : ""); return true;

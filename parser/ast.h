@@ -155,7 +155,7 @@ struct Node {
     struct {
       Node *target, *value;
       AstOp op;
-    } assign; /* AST_NONE ADD SUB MUL DIV MATMUL */
+    } assign; /* AST_NONE ADD SUB MUL DIV MATMUL UPDATE */
     Node *expr;
     struct {
       Node *pat, *iter; /* N_FOR and N_COMP_FOR; NULL in N_WHILE */
@@ -244,7 +244,7 @@ struct Node {
 };
 
 const char *ast_kind_name(NodeKind kind); /* for dumps: "for", "call" */
-const char *ast_op_text(AstOp op);        /* "+", "and", ".."; "=" for AST_NONE */
+const char *ast_op_text(AstOp op);        /* "+", "and", ".."; "=", "." for NONE, UPDATE */
 
 /* Is the node an expression, a type, a pattern? */
 bool ast_is_expr(const Node *n);

@@ -431,6 +431,10 @@ static void put_number_object(Fmt *f, const Node *o, int chain, bool parens) {
 
 static void put_dot(Fmt *f, const Node *n, int chain, bool called) {
   const Node *o = n->dot.object;
+  if (o->kind == N_PLACE) {
+    text(f, n->dot.name.name);
+    return;
+  }
   put_number_object(f, o, chain, (n->dot.name.name[0] | 0x20) == 'e');
   if (chain && called && breaks_before(n)) edge(f, false, chain == 2);
   text(f, ".");
@@ -446,7 +450,9 @@ static void put_postfix(Fmt *f, const Node *n, int chain) {
       put_dot(f, callee, chain, true);
     else
       put_object(f, callee, chain);
-    put_args(f, n->call.args, n->span.hi);
+    NodeList args = n->call.args;
+    if (args.count && args.items[0]->arg.value->kind == N_PLACE) args.items++, args.count--;
+    put_args(f, args, n->span.hi);
     break;
   }
   case N_INDEX:

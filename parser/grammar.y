@@ -359,6 +359,7 @@ assignop(A) ::= MINUSEQ. { A = AST_SUB; }
 assignop(A) ::= STAREQ. { A = AST_MUL; }
 assignop(A) ::= SLASHEQ. { A = AST_DIV; }
 assignop(A) ::= ATEQ. { A = AST_MATMUL; }
+assignop(A) ::= DOTEQ. { A = AST_UPDATE; }
 stmt(A) ::= loop(L). { A = DONE(L); }
 stmt(A) ::= CHECKPOINT(K) opolicy(P) loop(L). {
   A = L;

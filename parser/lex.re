@@ -828,6 +828,7 @@ static Tok scan(Lexer *lx) {
     "->" { return OP(ARROW); }
     "=" { return OP(EQ); }
     "+=" { return OP(PLUSEQ); }
+    ".=" { return OP(DOTEQ); }
     "-=" { return OP(MINUSEQ); }
     "*=" { return OP(STAREQ); }
     "/=" { return OP(SLASHEQ); }

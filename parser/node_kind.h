@@ -19,7 +19,7 @@ typedef enum NodeKind {
 
   /* statements: items of files and blocks */
   N_LET,       /* [let] let or var */
-  N_ASSIGN,    /* [assign] x = e, x[i] += e: target N_NAME, N_DOT or N_INDEX (else an error) */
+  N_ASSIGN,    /* [assign] x = e, x[i] += e, x .= f(): N_NAME, N_DOT or N_INDEX (else an error) */
   N_EXPR_STMT, /* [expr] an expression as a statement; the last one is the value of a block */
   N_FOR,       /* [loop] */
   N_WHILE,     /* [loop] */
@@ -42,6 +42,7 @@ typedef enum NodeKind {
   N_BOOL,   /* [boolean] */
   N_NAME,   /* [name] */
   N_SELF,
+  N_PLACE,      /* in `x .= f(a)`, whose value is a call of f by it: what the place was before */
   N_UNIT,       /* () */
   N_UNARY,      /* [unary] */
   N_BINARY,     /* [binary]; AST_RANGE is lo..hi */
@@ -98,7 +99,8 @@ typedef enum AstOp {
   AST_MOD,
   AST_MATMUL,
   AST_NEG,
-  AST_POW
+  AST_POW,
+  AST_UPDATE /* `.=` in N_ASSIGN */
 } AstOp;
 
 #endif

@@ -88,7 +88,43 @@ Node *ps_binary(Parser *ps, AstOp op, Tok t, Node *a, Node *b) {
   return ps_done(ps, n);
 }
 
+/* Puts the value of the place where the first call of `value`, of a chain f(a).g(b).0, takes its
+ * first argument. */
+static void ps_update(Parser *ps, const Node *target, Node *value) {
+  Node *first = NULL;
+  for (Node *n = value; n && !n->parens;) {
+    if (n->kind == N_CALL) first = n;
+    n = n->kind == N_CALL    ? n->call.callee
+        : n->kind == N_DOT   ? n->dot.object
+        : n->kind == N_ITEM  ? n->item.object
+        : n->kind == N_INDEX ? n->index.object
+                             : NULL;
+  }
+  if (!first) {
+    if (value->kind == N_BAD) return;
+    Diag *g = lex_error(&ps->lx, ERR_SYNTAX_ASSIGN, value->span.lo, value->span.hi,
+                        "after `.=` stands a call, which gets what the place was");
+    lex_help(&ps->lx, g, "`xs .= push(v)` is `xs = push(xs, v)`");
+    return;
+  }
+  Node *place = ps_node(ps, N_PLACE, target->span.lo, target->span.hi), *c = first->call.callee;
+  if (c->kind == N_NAME && !c->parens) {
+    Node *dot = ps_node(ps, N_DOT, c->span.lo, c->span.hi);
+    dot->dot.object = place;
+    dot->dot.name = (Word){.name = c->name, .span = c->span};
+    first->call.callee = dot;
+    return;
+  }
+  Node *arg = ps_node(ps, N_ARG, target->span.lo, target->span.hi);
+  arg->arg.value = place;
+  NodeList *all = ps_push(ps, ps_list(ps), arg);
+  for (uint32_t i = 0; i < first->call.args.count; i++)
+    all = ps_push(ps, all, first->call.args.items[i]);
+  first->call.args = *all;
+}
+
 Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
+  if (op == AST_UPDATE) ps_update(ps, target, value);
   Node *n = ps_node(ps, N_ASSIGN, target->span.lo, value->span.hi);
   n->assign.op = op;
   n->assign.target = target;

@@ -69,6 +69,8 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.stack = full.stack;
   const char *unroll = getenv("CKL_UNROLL");
   s->config.unroll = unroll && *unroll ? atoi(unroll) : UNROLL_MAX;
+  const char *in_place = getenv("CKL_IN_PLACE");
+  s->config.in_place = !in_place || strcmp(in_place, "0") != 0;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;
   if (!known || (full.device && strcmp(full.device, "sim") && strcmp(full.device, "cpu"))) {
     mem_free(&m, k, sizeof *k);

@@ -11,6 +11,7 @@
 #include "lang/eval/index.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/owned.h"
 #include "lang/eval/rows.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/type.h"
@@ -712,6 +713,10 @@ BUILTIN_FN(bi_push) {
   Value xs = c->v[0];
   if (xs.tag != V_LIST)
     fail_at(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
+  if (c->own) {
+    owned_push(s, xs.u.list, c->v[1]);
+    return xs;
+  }
   size_t n = xs.u.list->count;
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 2);
   for (size_t i = 0; i < n; i++) items[i] = xs.u.list->items[i];

@@ -160,6 +160,7 @@ Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
   bool given[MAX_PARAMS] = {false};
   Span spans[MAX_PARAMS];
   Call c = {.b = b, .n = n, .v = v, .given = given, .spans = spans, .node = node, .at = a->call};
+  c.own = a->own;
   c.rest = ARENA_ARRAY(&s->scratch, Value, a->count + 1);
   c.rest_names = ARENA_ARRAY(&s->scratch, Name, a->count + 1);
   c.rest_spans = ARENA_ARRAY(&s->scratch, Span, a->count + 1);

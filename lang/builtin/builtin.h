@@ -16,6 +16,7 @@ enum {
   BI_DEEP = 16,  /* its arguments may be nested to any depth */
   BI_ACTS = 32,  /* it may do more than return a result */
   BI_APART = 64, /* tensors in brackets stay a list when passed to it (rule 35) */
+  BI_OWNS = 256, /* it may change its first argument where it is (Call.own) */
   BI_SEQ = 128   /* a sequence in script; in code its elements, whose number is known there */
 };
 typedef struct Call {
@@ -30,6 +31,7 @@ typedef struct Call {
   Span *rest_spans;
   Node *node; /* the call, or NULL: random sites, raw builtins */
   Span at;
+  bool own; /* v[0] is held by the place alone that the result is assigned to: owned.h */
 } Call;
 typedef Value (*BuiltinFn)(Session *s, Call *c);
 typedef struct Builtin {

@@ -1,12 +1,15 @@
-/* Assignments: `place = e` and `place op= e` (rules 34, 60).
+/* Assignments: `place = e`, `place op= e` and `place .= f(a)` (rules 34, 60).
  *
  * In: the statement. Out: the variable, field, param or buffer at the root of the place has its new
- * value; parts below the root (items, fields of records, elements) change in a copy. Order: the
- * value, then the expressions of the place from left to right, each once, and only then is the
- * place read and written. So no assignment inside of the place's own expressions is lost.
+ * value; parts below the root (items, fields of records, elements) change in a copy, or where they
+ * are, if nothing else holds them (owned.h). Order: the value, then the expressions of the place
+ * from left to right, each once, and only then is the place read and written; with `.=` the
+ * expressions of the place come first. So no assignment inside of the place's own expressions is
+ * lost.
  */
 #include <string.h>
 
+#include "lang/builtin/builtin.h"
 #include "lang/check/check.h"
 #include "lang/eval/bindings.h"
 #include "lang/eval/eval.h"
@@ -14,6 +17,7 @@
 #include "lang/eval/model.h"
 #include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/owned.h"
 #include "lang/eval/state.h"
 #include "lang/lang.h"
 #include "lang/names/module.h"
@@ -30,7 +34,11 @@ typedef struct Place {
   Node *st; /* the statement */
   Value v;  /* its right side */
   Node *root;
-  Value base; /* value of a root that is not a name */
+  Value base;   /* value of a root that is not a name */
+  size_t mark;  /* of the pool, where the statement began */
+  AstOp op;     /* NONE for `.=`: v is the new value */
+  bool changed; /* the value of the place was, already; `parts`: its owned_parts before */
+  uint32_t parts;
   size_t count;
   Part *part;
 } Place;
@@ -39,12 +47,30 @@ static bool one_item(const Part *p) {
   return p->index.count == 1 && ast_is_expr(p->index.part[0].node);
 }
 
-/* `old` is the value before part k. Returns it with the place assigned. */
-static Value put(const Place *p, size_t k, Value old) {
+static Value put(const Place *p, size_t k, Value old, bool own);
+
+/* Item `slot` of `old`, a list or record, becomes part k of the place: in `old`, if `own`, or in a
+ * copy. */
+static Value put_item(const Place *p, size_t k, Value old, size_t i, bool own) {
+  bool list = old.tag == V_LIST;
+  Value *slot = list ? &old.u.list->items[i] : &old.u.rec->items[i];
+  uint32_t before = k == p->count && p->changed ? p->parts : owned_parts(*slot);
+  Value v =
+      bind_made_definite(p->s, put(p, k, *slot, own && owned_alone(p->s, *slot)), p->st->span);
+  Value to = own    ? old
+             : list ? v_list(p->s, V_LIST, old.u.list->count, old.u.list->items)
+                    : v_record(p->s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
+  owned_item(to.u.o, list ? &to.u.list->items[i] : &to.u.rec->items[i], v, before);
+  return to;
+}
+
+/* `old` is the value before part k; `own`: nothing but the place holds it. Returns it with the
+ * place assigned. */
+static Value put(const Place *p, size_t k, Value old, bool own) {
   stack_check();
   Session *s = p->s;
   Node *st = p->st;
-  AstOp op = st->assign.op;
+  AstOp op = p->op;
   if (k == p->count) {
     if (op == AST_NONE) return p->v;
     return op_binary(s, op, old, p->v, st->span, st->assign.target->span, st->assign.value->span);
@@ -58,25 +84,16 @@ static Value put(const Place *p, size_t k, Value old) {
     if (old.tag == V_LIST && !old.u.list->weak) {
       if (!one_item(part)) fail_at(s, ERR_INDEX_COUNT, at, "a list takes one index");
       if (part->index.part[0].v.tag == V_UNKNOWN) return part->index.part[0].v;
-      size_t count = old.u.list->count, i = index_item(s, &part->index, count, "a list");
-      Value nv = bind_made_definite(s, put(p, k + 1, old.u.list->items[i]), st->span);
-      Value copy = v_list(s, V_LIST, count, old.u.list->items);
-      value_set(&copy.u.list->items[i], nv);
-      obj_holds(copy.u.o, nv);
-      return copy;
+      size_t i = index_item(s, &part->index, old.u.list->count, "a list");
+      return put_item(p, k + 1, old, i, own);
     }
+    if (own && owned_elements(s, old, &part->index, op, p->v, st->span)) return old;
     return op_index_put(s, old, &part->index, op, p->v, st->span);
   }
   if (part->node->kind == N_DOT && old.tag == V_RECORD) {
     Name f = part->node->dot.name.name;
     for (size_t i = 0; i < old.u.rec->count; i++)
-      if (old.u.rec->names[i] == f) {
-        Value nv = bind_made_definite(s, put(p, k + 1, old.u.rec->items[i]), st->span);
-        Value copy = v_record(s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
-        value_set(&copy.u.rec->items[i], nv);
-        obj_holds(copy.u.o, nv);
-        return copy;
-      }
+      if (old.u.rec->names[i] == f) return put_item(p, k + 1, old, i, own);
     fail_at(s, ERR_NO_FIELD, part->node->dot.name.span, "%s has no field `%s`",
             value_type_text(s, old), f);
   }
@@ -96,8 +113,8 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
     fail_help(s, ERR_ASSIGN_LET, at, "a value that changes is a `buffer`",
               "`%s` is a %s of `%s` and stays as it is", f,
               field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
-  bool reads = k < p->count || p->st->assign.op != AST_NONE;
-  Value nv = reads ? put(p, k, state_read(s, inst, field, at)) : p->v;
+  bool reads = k < p->count || p->op != AST_NONE;
+  Value nv = reads ? put(p, k, state_read(s, inst, field, at), false) : p->v;
   state_write(s, inst, field, nv, p->st->span);
 }
 
@@ -146,8 +163,8 @@ static bool assign_instance(const Place *p, Value cur) {
 
 static void assign_param(const Place *p, Param *q) {
   Session *s = p->s;
-  bool reads = p->count || p->st->assign.op != AST_NONE;
-  Value nv = put(p, 0, reads ? param_read(s, q, p->root->span) : v_unit());
+  bool reads = p->count || p->op != AST_NONE;
+  Value nv = put(p, 0, reads ? param_read(s, q, p->root->span) : v_unit(), false);
   param_write(s, q, nv, p->st->span);
 }
 
@@ -207,30 +224,185 @@ static void assign_name(const Place *p) {
   if (g && s->frame->code)
     fail_help(s, ERR_CODE_VAR, root->span, "give the new value as a result, or keep it in a buffer",
               "code cannot assign the top-level `var` `%s`", root->name);
-  Value nv = bind_made_definite(s, put(p, 0, old), st->span);
+  Value nv = bind_made_definite(s, put(p, 0, old, owned_alone(s, old)), st->span);
   name_variable(s, root->name, nv);
   /* `check`: a function assigns a variable of the file, at calls that are not known */
   if (g && s->abstract && s->frame->fn && nv.tag != V_NODE) nv = (Value){.tag = V_UNKNOWN};
   value_set(l ? &l->v : &g->v, nv);
 }
 
-Flow eval_assign(Session *s, Node *st) {
-  Value v = eval_expr(s, st->assign.value);
-  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
-  Place place = {.s = s, .st = st, .v = v, .root = st->assign.target}, *p = &place;
-  for (Node **r = &p->root; (*r)->kind == N_DOT || (*r)->kind == N_INDEX; p->count++)
-    *r = (*r)->kind == N_DOT ? (*r)->dot.object : (*r)->index.object;
-  if (p->count) p->part = ARENA_ARRAY(&s->scratch, Part, p->count);
-  Node *n = st->assign.target;
-  for (size_t i = p->count; i-- > 0; n = n->kind == N_DOT ? n->dot.object : n->index.object)
-    p->part[i].node = n;
+/* ---- x .= f(a) */
+
+/* The value of the place, whose expressions were evaluated. */
+static Value place_value(const Place *p) {
+  Session *s = p->s;
+  Value v =
+      p->root->kind == N_NAME ? bind_name_value(s, p->root->name, p->root->span, true) : p->base;
+  for (size_t k = 0; k < p->count; k++) {
+    const Node *n = p->part[k].node;
+    v = n->kind == N_INDEX ? op_index(s, v, &p->part[k].index) : eval_field(s, v, n);
+  }
+  return v;
+}
+
+/* The variable at the root of the place; NULL: it is none. */
+static Value *variable(const Place *p) {
+  if (p->root->kind != N_NAME) return NULL;
+  Local *l = local_find(p->s, p->root->name);
+  if (l) return l->is_var ? &l->v : NULL;
+  if (p->s->frame->self && model_field(p->s->frame->self, p->root->name)) return NULL;
+  Global *g = global_find(p->s, p->s->frame->module, p->root->name);
+  return g && g->kind == G_VALUE && g->is_var && g->is_set ? &g->v : NULL;
+}
+
+/* Whether the place still holds the object v, with `alone`: and each object on the way to it is
+ * held by the one before alone, as v is by the last. */
+static bool holds(const Place *p, Value v, bool alone) {
+  const Value *slot = variable(p);
+  if (!slot || !v_counted(v)) return false;
+  for (size_t k = 0; k < p->count; k++) {
+    const Part *part = &p->part[k];
+    if (alone && !owned_alone(p->s, *slot)) return false;
+    if (part->node->kind == N_DOT) {
+      slot =
+          slot->tag == V_RECORD ? value_record_get(slot->u.rec, part->node->dot.name.name) : NULL;
+    } else {
+      int64_t i =
+          one_item(part) && part->index.part[0].v.tag == V_INT ? part->index.part[0].v.u.i : -1;
+      bool inside = slot->tag == V_LIST && i >= 0 && (size_t)i < slot->u.list->count;
+      slot = inside ? &slot->u.list->items[i] : NULL;
+    }
+    if (!slot) return false;
+  }
+  return slot->tag == v.tag && slot->u.o == v.u.o && (!alone || owned_alone(p->s, v));
+}
+
+/* What stays on the pool while the statement looks who holds its place. */
+static void settle(const Place *p, size_t n, const Value *more) {
+  size_t k = n + 2;
+  for (size_t i = 0; i < p->count; i++) k += 4 * p->part[i].index.count;
+  Value *keep = ARENA_ARRAY(&p->s->scratch, Value, k);
+  k = 0;
+  keep[k++] = p->v;
+  keep[k++] = p->base;
+  for (size_t i = 0; i < n; i++) keep[k++] = more[i];
+  for (size_t i = 0; i < p->count; i++)
+    for (size_t j = 0; j < p->part[i].index.count; j++) {
+      const IndexPart *x = &p->part[i].index.part[j];
+      keep[k++] = x->v;
+      keep[k++] = x->lo;
+      keep[k++] = x->hi;
+      keep[k++] = x->step;
+    }
+  owned_settle(p->s, p->mark, k, keep);
+}
+
+/* The value of `call`, of a builtin that may change its first argument where it is, by the present
+ * value of the place: f(a) of `x .= f(a)`, or f(x, a) of `x = f(x, a)`. */
+static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
+  Session *s = p->s;
+  Node *c = call->call.callee;
+  NodeList rest = call->call.args;
+  Span at = c->kind == N_DOT ? c->dot.object->span : rest.items[0]->span;
+  if (first_given) rest.items++, rest.count--;
+  Value old = place_value(p);
+  Args a = eval_args(s, &rest, &old, at, call->span);
+  if (s->flow != FLOW_NEXT) return v_unit();
+  if (a.count > 1 && a.names[1]) first_given = false; /* an argument by name */
+  if (s->config.in_place && !s->stage && !s->abstract && holds(p, old, false)) {
+    settle(p, a.count - 1, a.v + 1);
+    a.own = holds(p, old, true);
+    if (!a.own) a.v[0] = value_pool(s, old);
+  }
+  p->changed = a.own;
+  p->parts = owned_parts(old);
+  if (!s->stage) fail_running_at(s, call->span);
+  return builtin_call(s, b, &a, call);
+}
+
+/* The builtin that is called by `n`, if it may change its first argument where it is. */
+static const Builtin *updater(Session *s, Name f) {
+  const Builtin *b = builtin_find(s, f);
+  if (!b || !(b->flags & BI_OWNS)) return NULL;
+  Value v = bind_name_value(s, f, (Span){0}, false);
+  return v.tag == V_BUILTIN && v.u.builtin == b ? b : NULL;
+}
+
+/* Whether reading the place runs nothing: a name, or fields of one. */
+static bool plain(const Node *n) {
+  while (n->kind == N_DOT) n = n->dot.object;
+  return n->kind == N_NAME;
+}
+
+/* `x = f(x, a)` and `x = x.f(a)` of such a builtin: it, and where x stands. */
+static const Builtin *update_written_out(Session *s, const Node *st, bool *first_given) {
+  const Node *call = st->assign.value, *x = st->assign.target;
+  if (st->assign.op != AST_NONE || call->kind != N_CALL || !plain(x)) return NULL;
+  const Node *c = call->call.callee;
+  *first_given = c->kind == N_NAME;
+  if (c->kind == N_DOT) return ast_equal(c->dot.object, x) ? updater(s, c->dot.name.name) : NULL;
+  const Node *first = call->call.args.count ? call->call.args.items[0] : NULL;
+  if (!first || first->arg.name.name || !ast_equal(first->arg.value, x)) return NULL;
+  return c->kind == N_NAME ? updater(s, c->name) : NULL;
+}
+
+static Value update(Place *p) {
+  Session *s = p->s;
+  Node *value = p->st->assign.value;
+  const Node *c = value->kind == N_CALL ? value->call.callee : NULL;
+  bool direct = c && c->kind == N_DOT && c->dot.object->kind == N_PLACE;
+  const Builtin *b = direct ? updater(s, c->dot.name.name) : NULL;
+  if (b) {
+    Value x = place_value(p);
+    bool own = x.tag == V_RECORD && value_record_get(x.u.rec, c->dot.name.name);
+    if (x.tag != V_INST && x.tag != V_MODULE && x.tag != V_UNKNOWN && !own)
+      return updated(p, b, value, false);
+  }
+  const Value *before = s->place;
+  Value old = place_value(p);
+  s->place = &old;
+  Value v = eval_expr(s, value);
+  s->place = before;
+  return v;
+}
+
+/* The expressions of the place, from left to right. False: one of them left the statement. */
+static bool eval_place(Place *p) {
+  Session *s = p->s;
   Operands read;
-  operands_open(s, &read, &place.v);
+  operands_open(s, &read, &p->v);
   read.count = 1;
   if (p->root->kind != N_NAME) p->base = eval_expr(s, p->root);
   for (size_t i = 0; i < p->count && s->flow == FLOW_NEXT; i++)
     if (p->part[i].node->kind == N_INDEX) p->part[i].index = index_eval(s, p->part[i].node);
   operands_close(s, &read);
+  return s->flow == FLOW_NEXT;
+}
+
+Flow eval_assign(Session *s, Node *st) {
+  Place place = {.s = s, .st = st, .root = st->assign.target, .mark = mem_pool_mark(&s->mem)};
+  Place *p = &place;
+  for (Node **r = &p->root; (*r)->kind == N_DOT || (*r)->kind == N_INDEX; p->count++)
+    *r = (*r)->kind == N_DOT ? (*r)->dot.object : (*r)->index.object;
+  if (p->count) p->part = ARENA_ARRAY(&s->scratch, Part, p->count);
+  Node *n = st->assign.target;
+  for (size_t i = p->count; i-- > 0; n = n->kind == N_DOT ? n->dot.object : n->index.object)
+    p->part[i] = (Part){.node = n};
+  bool first_given = false;
+  const Builtin *b = NULL;
+  if (s->config.in_place && !s->stage && !s->abstract) b = update_written_out(s, st, &first_given);
+  p->op = st->assign.op == AST_UPDATE ? AST_NONE : st->assign.op;
+  if (st->assign.op == AST_UPDATE) {
+    if (!eval_place(p)) return eval_take_flow(s);
+    p->v = update(p);
+  } else if (b) {
+    p->v = updated(p, b, st->assign.value, first_given);
+  } else {
+    p->v = eval_expr(s, st->assign.value);
+    if (s->flow == FLOW_NEXT) eval_place(p);
+    if (s->flow == FLOW_NEXT && p->count && s->config.in_place && !s->stage && !s->abstract)
+      settle(p, 0, NULL);
+  }
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (p->root->kind == N_NAME)
     assign_name(p);

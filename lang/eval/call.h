@@ -10,6 +10,7 @@ typedef struct Args {
   Name *names; /* NULL = by position */
   Span *spans;
   Span call;
+  bool own; /* the place that is assigned alone holds the first: a builtin may change it */
 } Args;
 
 Args eval_args(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call);

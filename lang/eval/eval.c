@@ -138,6 +138,34 @@ static APART Value eval_record(Session *s, Node *e) {
   return v_record(s, n, names, items);
 }
 
+static _Noreturn void no_field(Session *s, const Node *e, Value x) {
+  Name f = e->dot.name.name;
+  Span at = e->dot.name.span;
+  Diag *d = fail_report(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
+  const char *here =
+      x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
+  if (here)
+    dg_help(&s->diags, d, "%s", here);
+  else if (x.tag != V_INST && x.tag != V_RECORD &&
+           bind_name_value(s, f, at, false).tag != V_UNKNOWN)
+    dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
+            e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
+  else if (x.tag == V_INST)
+    dg_help(&s->diags, d, "%s", meant_field(s, x.u.inst, f));
+  else if (x.tag == V_RECORD && x.u.rec->count)
+    dg_help(&s->diags, d, "%s", meant_item(s, x, f));
+  fail_raise(s);
+}
+
+Value eval_field(Session *s, Value x, const Node *e) {
+  Value v;
+  const Value *p = x.tag == V_RECORD ? value_record_get(x.u.rec, e->dot.name.name) : NULL;
+  if (x.tag == V_UNKNOWN) return x;
+  if (p) return *p;
+  if (x.tag == V_INST && model_get(s, x.u.inst, e->dot.name.name, e->dot.name.span, &v)) return v;
+  no_field(s, e, x);
+}
+
 /* Rule 9: `x.f`. `callee`: it is about to be called, so `f` may be a function of x. */
 static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, bool *has_receiver) {
   Name f = e->dot.name.name;
@@ -194,20 +222,7 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
     *has_receiver = true;
     return v;
   }
-  Diag *d = fail_report(s, ERR_NO_FIELD, at, "%s has no field `%s`", value_type_text(s, x), f);
-  const char *here =
-      x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
-  if (here)
-    dg_help(&s->diags, d, "%s", here);
-  else if (x.tag != V_INST && x.tag != V_RECORD &&
-           bind_name_value(s, f, at, false).tag != V_UNKNOWN)
-    dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
-            e->dot.object->kind == N_NAME ? e->dot.object->name : "..");
-  else if (x.tag == V_INST)
-    dg_help(&s->diags, d, "%s", meant_field(s, x.u.inst, f));
-  else if (x.tag == V_RECORD && x.u.rec->count)
-    dg_help(&s->diags, d, "%s", meant_item(s, x, f));
-  fail_raise(s);
+  no_field(s, e, x);
 }
 
 static Args args_of(Session *s, NodeList *l, const Value *receiver, Span receiver_span, Span call,
@@ -418,6 +433,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_UNIT: return v_unit();
   case N_NAME: return taken(s, bind_name_value(s, e->name, e->span, true));
   case N_SELF: return self_value(s, e);
+  case N_PLACE: return value_pool(s, *s->place);
   case N_UNARY: return eval_unary(s, e);
   case N_BINARY: return eval_binary(s, e);
   case N_CALL: return eval_call(s, e);

@@ -8,6 +8,8 @@
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN, FLOW_GONE } Flow;
 Value eval_logic(Session *s, Node *e); /* logic.c: `and` and `or` */
 Value eval_expr(Session *s, Node *e);
+/* x.f of an N_DOT that is not called */
+Value eval_field(Session *s, Value x, const Node *dot);
 Value eval_block(Session *s, Node *block, Flow *flow); /* in a scope of its own */
 Flow eval_stmt(Session *s, Node *stmt, Value *last);
 Flow eval_take_flow(Session *s); /* takes a break, continue or return out of an expression */

@@ -9,11 +9,26 @@
 
 typedef struct Reads {
   Name list;
-  Node *at; /* the first that is no `list = push(list, ..)` */
+  Node *at; /* the first that is none of a push to it */
 } Reads;
 
 static bool names(const Node *n, Name name) {
   return n->kind == N_NAME && n->name == name;
+}
+
+/* What `list .= push(e)`, `list = push(list, e)` or `list = list.push(e)` pushes; NULL: it is none
+ * of them. */
+static Node *pushes(const Node *st, Name list) {
+  const Node *v = st->assign.value, *c = v->kind == N_CALL ? v->call.callee : NULL;
+  AstOp op = st->assign.op;
+  if (!c || (op != AST_NONE && op != AST_UPDATE)) return NULL;
+  const NodeList *args = &v->call.args;
+  bool dot = c->kind == N_DOT;
+  const Node *to = dot ? c->dot.object : args->count ? args->items[0]->arg.value : NULL;
+  Name f = dot ? c->dot.name.name : c->kind == N_NAME ? c->name : NULL;
+  if (!f || strcmp(f, "push") || !to || args->count != (dot ? 1 : 2)) return NULL;
+  bool same = to->kind == N_PLACE || (op == AST_NONE && names(to, list));
+  return same ? args->items[args->count - 1] : NULL;
 }
 
 static void find_read(void *ud, Node *n) {
@@ -23,18 +38,12 @@ static void find_read(void *ud, Node *n) {
     r->at = n;
     return;
   }
-  if (n->kind == N_ASSIGN && names(n->assign.target, r->list) && n->assign.op == AST_NONE) {
-    const Node *v = n->assign.value;
-    const NodeList *args = &v->call.args;
-    bool pushes = v->kind == N_CALL && v->call.callee->kind == N_NAME && args->count == 2 &&
-                  !strcmp(v->call.callee->name, "push");
-    const Node *to = pushes ? args->items[0] : NULL;
-    if (pushes && names(to->kind == N_ARG ? to->arg.value : to, r->list)) {
-      find_read(ud, args->items[1]);
-      return;
-    }
-  }
-  ast_children(n, find_read, ud);
+  Node *pushed =
+      n->kind == N_ASSIGN && names(n->assign.target, r->list) ? pushes(n, r->list) : NULL;
+  if (pushed)
+    find_read(ud, pushed);
+  else
+    ast_children(n, find_read, ud);
 }
 
 Node *loop_reads(Node *loop, Name list) {
@@ -83,6 +92,7 @@ static void find_lists(void *ud, Node *n) {
   if (!n || n->kind == N_LAMBDA || n->kind == N_FN) return;
   l->exit |= n->kind == N_RETURN || n->kind == N_BREAK || n->kind == N_CONTINUE;
   l->push |= n->kind == N_NAME && !strcmp(n->name, "push");
+  l->push |= n->kind == N_DOT && !strcmp(n->dot.name.name, "push");
   ast_children(n, find_lists, ud);
 }
 

@@ -76,6 +76,20 @@ static bool fn_acts(Resolver *r, const Node *decl, const Module *m, int depth) {
   return l.acts;
 }
 
+/* The call as it stands after `x .= `: without its first argument. NULL: there is no text. */
+static const char *call_by_place(Session *s, const Node *call) {
+  const Node *c = call->call.callee;
+  if (c->kind == N_DOT) {
+    Span at = {.file = call->span.file, .lo = c->dot.name.span.lo, .hi = call->span.hi};
+    return fail_source_text(s, at, NULL);
+  }
+  if (call->call.args.count < 2) return fail_text(s, "%s()", c->name);
+  Span rest = {
+      .file = call->span.file, .lo = call->call.args.items[1]->span.lo, .hi = call->span.hi};
+  const char *text = fail_source_text(s, rest, NULL);
+  return text ? fail_text(s, "%s(%s", c->name, text) : NULL;
+}
+
 /* Functions whose result is meant to replace their first argument. */
 static bool gives_another(Name name) {
   static const char *const t[] = {"push", "concat", "clip_norm", "clamp", "scatter", "shuffle"};
@@ -112,8 +126,9 @@ void rs_dropped(Resolver *r, const Node *call) {
     bool var = (place.kind == F_LOCAL && place.bind->kind == B_VAR) ||
                (place.kind == F_TOP && place.top->is_var) ||
                (place.kind == F_GLOBAL && place.global->is_var);
+    const char *update = call_by_place(s, call);
     if (var)
-      dg_help(&s->diags, d, "write `%s = %s`", first->name, text);
+      dg_help(&s->diags, d, "write `%s .= %s`", first->name, update ? update : text);
     else
       dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, first->name);
   } else {

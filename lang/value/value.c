@@ -144,7 +144,7 @@ static void obj_free(Obj *o) {
   case V_ROWS: {
     List *l = (List *)o;
     for (size_t i = 0; i < l->count; i++) value_release(l->items[i]);
-    mem_free(m, l->items, l->count * sizeof(Value));
+    mem_free(m, l->items, l->cap * sizeof(Value));
     mem_free(m, o, sizeof(List));
     break;
   }
@@ -259,7 +259,7 @@ Value v_list(Session *s, ValueTag tag, size_t n, const Value *items) {
   Value v = pooled(s, &l->o); /* empty until the array is allocated */
   if (n) {
     l->items = mem_need(&s->mem, NULL, 0, n * sizeof(Value));
-    l->count = n;
+    l->count = l->cap = n;
     for (size_t i = 0; i < n; i++) {
       l->items[i] = items[i];
       value_retain(items[i]);

@@ -114,7 +114,7 @@ typedef struct Param {
 typedef struct List {
   Obj o;
   bool weak; /* a list of numbers only: a weak tensor (rule 14) */
-  size_t count;
+  size_t count, cap;
   Value *items;
 } List;
 typedef struct Record {

@@ -380,7 +380,9 @@ static void choice(Maker *m, int into) {
 static void grow(Maker *m, int into, int number, const char *t, const char *like) {
   const char *v = chance(m, 50) ? t : like;
   if (chance(m, 30)) v = part_text(m->w, "%s * 0.5", v);
-  line(m, into, "l%d = push(l%d, %s)", number, number, v);
+  static const char *const push[] = {"l%1$d = push(l%1$d, %2$s)", "l%1$d .= push(%2$s)",
+                                     "l%1$d = l%1$d.push(%2$s)"};
+  line(m, into, ONE_OF(m, push), number, v);
 }
 
 /* A loop whose number of turns depends on data: it stays one in code. */
@@ -685,8 +687,32 @@ static void closure(Maker *m, int into) {
   }
 }
 
+/* A value that is held twice and updated under one of the names. */
+static void updated(Maker *m, int into) {
+  Var *v = body_pick(m, AXES, NULL);
+  if (!v || !v->dim[0].n[0] || !v->dim[0].n[1] || !room(m, 1)) return;
+  Var a = *v;
+  int n = m->p->statements;
+  const char *to = body_define(m, &a)->name;
+  if (chance(m, 50))
+    line(m, into,
+         "var u%1$d = 1 * %2$s\nu%1$d[0] *= 0.5\nlet k%1$d = u%1$d\nu%1$d[0] += 1\n"
+         "u%1$d .= clamp(-3.0, 3.0)\nu%1$d[0:1] = u%1$d[-1]\nlet %3$s = u%1$d - k%1$d",
+         n, a.name, to);
+  else
+    line(m, into,
+         "var u%1$d = (xs = list(%2$s), n = 1)\nlet k%1$d = u%1$d\nu%1$d.n += 1\n"
+         "u%1$d.xs .= push(2.0 * %2$s)\nu%1$d.xs[k%1$d.n] .= clamp(-3.0, 3.0)\n"
+         "u%1$d.xs .= push(%2$s)\nlet %3$s = u%1$d.xs[len(k%1$d.xs)]",
+         n, a.name, to);
+}
+
 /* Put into a tuple, record or list and taken out again. */
 static void packed(Maker *m, int into) {
+  if (chance(m, 35)) {
+    updated(m, into);
+    return;
+  }
   static const char *const forms[] = {
       "let r%d = (x = %s, y = (%s, 1))\nlet %s = r%d.y.0",
       "let r%d = list(%s, %s)\nlet %s = r%d[1]",

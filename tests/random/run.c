@@ -29,6 +29,7 @@ static const struct {
 } forms[] = {
     {"code", "reference", {.proc = false}},
     {"script", "reference", {.proc = true, .plain = true}},
+    {"copies", "reference", {.proc = true, .plain = true, .copies = true}},
     {"captured", "reference", {.proc = true}},
     {"blocks", "reference", {.blocks = true}},
     {"script-blocks", "reference", {.proc = true, .plain = true, .blocks = true}},
@@ -103,8 +104,10 @@ static void open_session(Mode *m) {
                        .seed = 1};
   ckl_close(m->session);
   if (m->form.turns) setenv("CKL_UNROLL", "0", 1);
+  if (m->form.copies) setenv("CKL_IN_PLACE", "0", 1);
   m->session = ckl_open(&config);
   unsetenv("CKL_UNROLL");
+  unsetenv("CKL_IN_PLACE");
   if (!m->session) {
     printf("Bail out! no session of the mode %s\n", m->name);
     exit(2);

@@ -50,6 +50,7 @@ typedef struct Form {
   bool blocks; /* checkpoint blocks stand */
   bool loops;  /* batches are loops */
   bool turns;  /* each `for` stays a loop that can */
+  bool copies; /* each update makes a copy */
 } Form;
 
 /* parts.c */

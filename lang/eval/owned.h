@@ -1,0 +1,22 @@
+/* Values that the place that is assigned alone holds, changed where they are. */
+#ifndef CKL_LANG_EVAL_OWNED_H
+#define CKL_LANG_EVAL_OWNED_H
+
+#include "lang/eval/index.h"
+
+/* Drains the pool to the mark, but for the n values. From then on the count of an object says who
+ * holds it: variables, elements, captures, running loops and calls, the tape, the host. Script. */
+void owned_settle(Session *s, size_t mark, size_t n, const Value *keep);
+/* Whether v is an object that its place alone holds, in a session that changes such in place. */
+bool owned_alone(const Session *s, Value v);
+/* Parts of v, as its holder counts them: taken before a change, for owned_item. */
+uint32_t owned_parts(Value v);
+/* *slot of the owned list or record `of` becomes v; `before`: owned_parts of what stood there. */
+void owned_item(Obj *of, Value *slot, Value v, uint32_t before);
+/* Appends v to an owned list, in amortised constant time. Throws before anything is changed. */
+void owned_push(Session *s, List *l, Value v);
+/* x[index] op= v in the tensor x, which its place alone holds. False: nothing was done; the way by
+ * a copy (op_index_put) is for all cases, and files the errors. */
+bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);
+
+#endif
