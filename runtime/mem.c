@@ -313,10 +313,6 @@ void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj)) {
   m->pool[m->pool_count++] = (MemPoolItem){obj, release};
 }
 
-size_t mem_pool_mark(const Mem *m) {
-  return m->pool_count;
-}
-
 void mem_pool_trim(Mem *m) {
   if (m->pool_count) return;
   mem_free(m, m->pool, m->pool_cap * sizeof *m->pool);
@@ -324,7 +320,7 @@ void mem_pool_trim(Mem *m) {
   m->pool_cap = 0;
 }
 
-void mem_pool_drain(Mem *m, size_t mark) {
+void mem_pool_release(Mem *m, size_t mark) {
   while (m->pool_count > mark) {
     MemPoolItem item = m->pool[--m->pool_count];
     item.release(item.obj);
@@ -332,14 +328,6 @@ void mem_pool_drain(Mem *m, size_t mark) {
 }
 
 /* ---- arenas */
-
-struct ArenaChunk {
-  ArenaChunk *prev;
-  size_t size; /* bytes of data that fit */
-  size_t used;
-  size_t pad; /* keeps the data 16-byte aligned */
-  char data[];
-};
 
 enum { ARENA_ALIGN = 16, CHUNK_MIN = 1024, CHUNK_KEEP = 64 << 10, CHUNK_MAX = 1 << 20 };
 
@@ -515,18 +503,13 @@ void arena_free(Arena *a) {
   }
 }
 
-ArenaMark arena_mark(const Arena *a) {
-  ArenaChunk *c = a->chunk;
-  return (ArenaMark){c, c ? c->prev : NULL, c ? c->used : 0, a->used};
-}
-
 static void drop_chunk(Arena *a, ArenaChunk **link) {
   ArenaChunk *c = *link;
   *link = c->prev;
   chunk_free(a, c);
 }
 
-void arena_rewind(Arena *a, ArenaMark m) {
+void arena_rewind_to(Arena *a, ArenaMark m) {
   while (a->chunk != m.chunk) drop_chunk(a, &a->chunk);
   if (m.chunk) {
     while (m.chunk->prev != m.prev) drop_chunk(a, &m.chunk->prev); /* large, made since */

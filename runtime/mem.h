@@ -123,8 +123,14 @@ void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj));
 /* Room for n more: the next n mem_pool_add cannot fail. */
 bool mem_pool_try(Mem *m, size_t n);
 void mem_pool_reserve(Mem *m, size_t n); /* throws */
-size_t mem_pool_mark(const Mem *m);
-void mem_pool_drain(Mem *m, size_t mark);
+static inline size_t mem_pool_mark(const Mem *m) {
+  return m->pool_count;
+}
+void mem_pool_release(Mem *m, size_t mark);
+/* Releases what was added since the mark. */
+static inline void mem_pool_drain(Mem *m, size_t mark) {
+  if (m->pool_count > mark) mem_pool_release(m, mark);
+}
 /* Gives back the room of an empty pool. */
 void mem_pool_trim(Mem *m);
 
@@ -132,6 +138,13 @@ void mem_pool_trim(Mem *m);
  * memory (never returns NULL); blocks are 16-byte aligned and zeroed. Large chunks of a freed arena
  * are kept for the next one, like tensor data, since their pages exist. With -DCKL_ARENA_MALLOC
  * each allocation is its own block, so that ASan sees overruns. */
+struct ArenaChunk {
+  ArenaChunk *prev;
+  size_t size; /* bytes of data that fit */
+  size_t used;
+  size_t pad; /* keeps the data 16-byte aligned */
+  char data[];
+};
 typedef struct Arena {
   Mem *mem;
   ArenaChunk *chunk;
@@ -152,8 +165,14 @@ typedef struct ArenaMark {
   ArenaChunk *chunk, *prev;
   size_t filled, used;
 } ArenaMark;
-ArenaMark arena_mark(const Arena *a);
-void arena_rewind(Arena *a, ArenaMark m);
+static inline ArenaMark arena_mark(const Arena *a) {
+  ArenaChunk *c = a->chunk;
+  return (ArenaMark){c, c ? c->prev : NULL, c ? c->used : 0, a->used};
+}
+void arena_rewind_to(Arena *a, ArenaMark m);
+static inline void arena_rewind(Arena *a, ArenaMark m) {
+  if (a->used != m.used) arena_rewind_to(a, m);
+}
 
 #define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_array((a), sizeof(T), (size_t)(n)))

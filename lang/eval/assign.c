@@ -19,6 +19,7 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/owned.h"
 #include "lang/eval/state.h"
+#include "lang/eval/steps.h"
 #include "lang/lang.h"
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
@@ -233,6 +234,14 @@ static void assign_name(const Place *p) {
 
 /* ---- x .= f(a) */
 
+/* The builtin that is called by `n`, if it may change its first argument where it is. */
+static const Builtin *updater(Session *s, Name f) {
+  const Builtin *b = builtin_find(s, f);
+  if (!b || !(b->flags & BI_OWNS)) return NULL;
+  Value v = bind_name_value(s, f, (Span){0}, false);
+  return v.tag == V_BUILTIN && v.u.builtin == b ? b : NULL;
+}
+
 /* The value of the place, whose expressions were evaluated. */
 static Value place_value(const Place *p) {
   Session *s = p->s;
@@ -245,20 +254,20 @@ static Value place_value(const Place *p) {
   return v;
 }
 
-/* The variable at the root of the place; NULL: it is none. */
-static Value *variable(const Place *p) {
-  if (p->root->kind != N_NAME) return NULL;
-  Local *l = local_find(p->s, p->root->name);
+/* The variable of script called that; NULL: it is none. */
+static Value *variable(Session *s, const Node *n) {
+  if (n->kind != N_NAME) return NULL;
+  Local *l = local_find(s, n->name);
   if (l) return l->is_var ? &l->v : NULL;
-  if (p->s->frame->self && model_field(p->s->frame->self, p->root->name)) return NULL;
-  Global *g = global_find(p->s, p->s->frame->module, p->root->name);
+  if (s->frame->self && model_field(s->frame->self, n->name)) return NULL;
+  Global *g = global_find(s, s->frame->module, n->name);
   return g && g->kind == G_VALUE && g->is_var && g->is_set ? &g->v : NULL;
 }
 
 /* Whether the place still holds the object v, with `alone`: and each object on the way to it is
  * held by the one before alone, as v is by the last. */
 static bool holds(const Place *p, Value v, bool alone) {
-  const Value *slot = variable(p);
+  const Value *slot = variable(p->s, p->root);
   if (!slot || !v_counted(v)) return false;
   for (size_t k = 0; k < p->count; k++) {
     const Part *part = &p->part[k];
@@ -320,14 +329,6 @@ static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
   return builtin_call(s, b, &a, call);
 }
 
-/* The builtin that is called by `n`, if it may change its first argument where it is. */
-static const Builtin *updater(Session *s, Name f) {
-  const Builtin *b = builtin_find(s, f);
-  if (!b || !(b->flags & BI_OWNS)) return NULL;
-  Value v = bind_name_value(s, f, (Span){0}, false);
-  return v.tag == V_BUILTIN && v.u.builtin == b ? b : NULL;
-}
-
 /* Whether reading the place runs nothing: a name, or fields of one. */
 static bool plain(const Node *n) {
   while (n->kind == N_DOT) n = n->dot.object;
@@ -346,12 +347,18 @@ static const Builtin *update_written_out(Session *s, const Node *st, bool *first
   return c->kind == N_NAME ? updater(s, c->name) : NULL;
 }
 
+/* `x .= f(a)` of such a builtin. */
+static const Builtin *update_by(Session *s, const Node *st) {
+  const Node *value = st->assign.value, *c = value->kind == N_CALL ? value->call.callee : NULL;
+  bool direct = c && c->kind == N_DOT && c->dot.object->kind == N_PLACE;
+  return direct ? updater(s, c->dot.name.name) : NULL;
+}
+
 static Value update(Place *p) {
   Session *s = p->s;
   Node *value = p->st->assign.value;
   const Node *c = value->kind == N_CALL ? value->call.callee : NULL;
-  bool direct = c && c->kind == N_DOT && c->dot.object->kind == N_PLACE;
-  const Builtin *b = direct ? updater(s, c->dot.name.name) : NULL;
+  const Builtin *b = update_by(s, p->st);
   if (b) {
     Value x = place_value(p);
     bool own = x.tag == V_RECORD && value_record_get(x.u.rec, c->dot.name.name);
@@ -364,6 +371,42 @@ static Value update(Place *p) {
   Value v = eval_expr(s, value);
   s->place = before;
   return v;
+}
+
+/* `x .= f(a)` of a variable of script and a builtin of two parameters that may change x where it
+ * is. True: it has; else *v is the new value, unless *done stays false: nothing was evaluated. */
+static bool update_variable(Session *s, Node *st, const Builtin *b, bool first_given, size_t mark,
+                            Value *v, bool *done) {
+  Node *call = st->assign.value, *a;
+  NodeList *args = &call->call.args;
+  uint32_t k = first_given;
+  Value *slot = variable(s, st->assign.target);
+  *done = false;
+  if (!slot || !v_counted(*slot) || slot->tag == V_INST || slot->tag == V_RECORD) return false;
+  if (args->count != k + 1 || builtin_sig(s, b)->count != 2) return false;
+  a = args->items[k];
+  if (a->arg.name.name || s->frame->fixed || s->frame->code) return false;
+  Value x[2] = {value_pool(s, *slot)};
+  Operands read;
+  operands_open(s, &read, x);
+  read.count = 1;
+  x[1] = eval_expr(s, a->arg.value);
+  operands_close(s, &read);
+  *done = true;
+  if (s->flow != FLOW_NEXT) return false;
+  bool given[2] = {true, true};
+  Span spans[2] = {call->call.callee->span, a->span};
+  Call c = {.b = b, .n = 2, .v = x, .given = given, .spans = spans, .node = call, .at = call->span};
+  slot = variable(s, st->assign.target);
+  if (slot && slot->tag == x[0].tag && slot->u.o == x[0].u.o) {
+    owned_settle(s, mark, 1, x + 1);
+    c.own = owned_alone(s, x[0]);
+    if (!c.own) value_pool(s, x[0]);
+  }
+  count_step(s, call->span);
+  fail_running_at(s, call->span);
+  *v = b->fn(s, &c);
+  return c.own && v->tag == x[0].tag && v->u.o == x[0].u.o;
 }
 
 /* The expressions of the place, from left to right. False: one of them left the statement. */
@@ -379,8 +422,25 @@ static bool eval_place(Place *p) {
   return s->flow == FLOW_NEXT;
 }
 
-Flow eval_assign(Session *s, Node *st) {
-  Place place = {.s = s, .st = st, .root = st->assign.target, .mark = mem_pool_mark(&s->mem)};
+/* `x = v`, `x op= v` of a variable of script by a number, which most assignments of loops are.
+ * False: assign_name does it. */
+static bool assign_number(Session *s, Node *st, Value v) {
+  const Node *x = st->assign.target;
+  if (x->kind != N_NAME || (v.tag != V_INT && v.tag != V_FLOAT)) return false;
+  if (s->stage || s->abstract || s->frame->fixed || s->frame->code) return false;
+  Value *slot = variable(s, x);
+  AstOp op = st->assign.op;
+  if (!slot || (op != AST_NONE && !op_quick(op, *slot, v, &v))) return false;
+  value_set(slot, v);
+  return true;
+}
+
+/* What follows the value v of the right side: the place. With `.=` the value is not evaluated yet,
+ * unless `done`, nor if it is a call of `by` that may change the place. The statement began at
+ * `mark`. */
+static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, const Builtin *by,
+                         bool first_given) {
+  Place place = {.s = s, .st = st, .root = st->assign.target, .v = v};
   Place *p = &place;
   for (Node **r = &p->root; (*r)->kind == N_DOT || (*r)->kind == N_INDEX; p->count++)
     *r = (*r)->kind == N_DOT ? (*r)->dot.object : (*r)->index.object;
@@ -388,18 +448,15 @@ Flow eval_assign(Session *s, Node *st) {
   Node *n = st->assign.target;
   for (size_t i = p->count; i-- > 0; n = n->kind == N_DOT ? n->dot.object : n->index.object)
     p->part[i] = (Part){.node = n};
-  bool first_given = false;
-  const Builtin *b = NULL;
-  if (s->config.in_place && !s->stage && !s->abstract) b = update_written_out(s, st, &first_given);
   p->op = st->assign.op == AST_UPDATE ? AST_NONE : st->assign.op;
-  if (st->assign.op == AST_UPDATE) {
+  p->mark = mark;
+  if (st->assign.op == AST_UPDATE && !done) {
     if (!eval_place(p)) return eval_take_flow(s);
     p->v = update(p);
-  } else if (b) {
-    p->v = updated(p, b, st->assign.value, first_given);
+  } else if (by) {
+    p->v = updated(p, by, st->assign.value, first_given);
   } else {
-    p->v = eval_expr(s, st->assign.value);
-    if (s->flow == FLOW_NEXT) eval_place(p);
+    eval_place(p);
     if (s->flow == FLOW_NEXT && p->count && s->config.in_place && !s->stage && !s->abstract)
       settle(p, 0, NULL);
   }
@@ -409,4 +466,22 @@ Flow eval_assign(Session *s, Node *st) {
   else if (!assign_instance(p, p->base) && p->base.tag != V_UNKNOWN)
     fail_at(s, ERR_ASSIGN, st->assign.target->span, "this is not a place that can be assigned");
   return FLOW_NEXT;
+}
+
+Flow eval_assign(Session *s, Node *st) {
+  size_t mark = mem_pool_mark(&s->mem);
+  const Builtin *by = NULL;
+  bool first_given = false, done = false;
+  Value v = v_unit();
+  if (s->config.in_place && !s->stage && !s->abstract) {
+    by = st->assign.op == AST_UPDATE ? update_by(s, st) : update_written_out(s, st, &first_given);
+    if (by && update_variable(s, st, by, first_given, mark, &v, &done)) return FLOW_NEXT;
+    if (done) by = NULL;
+  }
+  if (st->assign.op != AST_UPDATE && !by && !done) {
+    v = eval_expr(s, st->assign.value);
+    if (s->flow == FLOW_NEXT && assign_number(s, st, v)) return FLOW_NEXT;
+  }
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
+  return assign(s, st, v, mark, done, by, first_given);
 }

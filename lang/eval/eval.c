@@ -394,9 +394,19 @@ static bool is_float(Session *s, Value v) {
 static APART Value eval_binary(Session *s, Node *e) {
   AstOp op = e->binary.op;
   if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
-  Value v[2];
-  eval_pair(s, e->binary.left, e->binary.right, v);
+  Value v[2], r;
+  v[0] = eval_expr(s, e->binary.left);
+  if (v_counted(v[0])) {
+    Operands read;
+    operands_open(s, &read, v);
+    read.count = 1;
+    v[1] = eval_expr(s, e->binary.right);
+    operands_close(s, &read);
+  } else {
+    v[1] = eval_expr(s, e->binary.right);
+  }
   if (s->flow != FLOW_NEXT) return v_unit();
+  if (op_quick(op, v[0], v[1], &r)) return r;
   if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
   if (op == AST_POW && v[1].tag == V_INT && e->binary.right->kind != N_INT && is_float(s, v[0]))
     v[1] = v_float((double)v[1].u.i); /* as an exponent that the run knows (rule 17) */
@@ -454,8 +464,9 @@ static Value eval_node(Session *s, Node *e) {
 }
 
 Value eval_expr(Session *s, Node *e) {
-  stack_check();
   if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+  if (e->kind == N_INT) return v_int(e->number.i);
+  stack_check();
   bool ends = s->tail == e;
   Value v = eval_node(s, e);
   if (!ends && sides_pending(s)) sides_in_expression(s, e->span);

@@ -334,6 +334,39 @@ static Value powers(Session *s, Value x, int64_t k, Span at) {
   return r;
 }
 
+static bool quick_int(AstOp op, int64_t a, int64_t b, Value *r) {
+  int64_t x = 0;
+  bool bad = false;
+  switch (op) {
+  case AST_ADD: bad = __builtin_add_overflow(a, b, &x); break;
+  case AST_SUB: bad = __builtin_sub_overflow(a, b, &x); break;
+  case AST_MUL: bad = __builtin_mul_overflow(a, b, &x); break;
+  case AST_MOD:
+  case AST_FLOORDIV:
+    if (a < 0 || b <= 0) return false;
+    x = op == AST_MOD ? a % b : a / b;
+    break;
+  case AST_LT: *r = v_bool(a < b); return true;
+  case AST_LE: *r = v_bool(a <= b); return true;
+  case AST_GT: *r = v_bool(a > b); return true;
+  case AST_GE: *r = v_bool(a >= b); return true;
+  case AST_EQ: *r = v_bool(a == b); return true;
+  case AST_NE: *r = v_bool(a != b); return true;
+  default: return false;
+  }
+  *r = v_int(x);
+  return !bad;
+}
+
+bool op_quick(AstOp op, Value a, Value b, Value *r) {
+  if (a.tag == V_INT && b.tag == V_INT) return quick_int(op, a.u.i, b.u.i, r);
+  if ((a.tag != V_FLOAT && a.tag != V_INT) || (b.tag != V_FLOAT && b.tag != V_INT)) return false;
+  if (op != AST_ADD && op != AST_SUB && op != AST_MUL && op != AST_DIV) return false;
+  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
+  *r = v_float(op == AST_ADD ? x + y : op == AST_SUB ? x - y : op == AST_MUL ? x * y : x / y);
+  return true;
+}
+
 /* Two numbers, static or of run time. */
 static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
   stack_check();

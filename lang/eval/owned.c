@@ -19,10 +19,12 @@
 /* ---- who holds a value */
 
 void owned_settle(Session *s, size_t mark, size_t n, const Value *keep) {
-  mem_pool_reserve(&s->mem, n);
-  for (size_t i = 0; i < n; i++) value_retain(keep[i]);
+  bool some = false;
+  for (size_t i = 0; i < n; i++) some |= v_counted(keep[i]);
+  if (some) mem_pool_reserve(&s->mem, n);
+  for (size_t i = 0; i < n && some; i++) value_retain(keep[i]);
   mem_pool_drain(&s->mem, mark);
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < n && some; i++) {
     value_pool(s, keep[i]);
     value_release(keep[i]);
   }

@@ -260,7 +260,7 @@ static Value merge(Merge *m, Value a, Value b) {
 
 /* ---- exits */
 
-bool sides_pending(const Session *s) {
+bool sides_open(const Session *s) {
   const OpenLoop *l = left_loop(s);
   return in_code(s) && (left_is_open(s->frame->returned) ||
                         (l && (left_is_open(l->broken) || left_is_open(l->continued))));

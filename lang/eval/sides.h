@@ -28,7 +28,10 @@ Value sides_alias(Session *s, size_t n, const AliasEntry *others, Value v, Span 
 
 /* Whether a break, continue or return that depends on data may have been taken on the way to here:
  * then what follows is staged by sides_rest. */
-bool sides_pending(const Session *s);
+bool sides_open(const Session *s);
+static inline bool sides_pending(const Session *s) {
+  return s->stage && sides_open(s);
+}
 /* An exit that depends on data is not where the rest of its statement can be left out. */
 _Noreturn void sides_in_expression(Session *s, Span at);
 /* Stages what follows an exit that depends on data: it runs if none was taken. */
