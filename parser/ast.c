@@ -76,12 +76,12 @@ const char *ast_kind_name(NodeKind kind) {
 
 const char *ast_op_text(AstOp op) {
   static const char *const text[] = {
-      [AST_NONE] = "=",   [AST_OR] = "or",    [AST_AND] = "and",  [AST_NOT] = "not",
-      [AST_LT] = "<",     [AST_LE] = "<=",    [AST_GT] = ">",     [AST_GE] = ">=",
-      [AST_EQ] = "==",    [AST_NE] = "!=",    [AST_RANGE] = "..", [AST_ADD] = "+",
-      [AST_SUB] = "-",    [AST_MUL] = "*",    [AST_DIV] = "/",    [AST_FLOORDIV] = "//",
-      [AST_MOD] = "%",    [AST_MATMUL] = "@", [AST_NEG] = "-",    [AST_POW] = "**",
-      [AST_UPDATE] = ".",
+      [AST_NONE] = "=",   [AST_OR] = "or",       [AST_AND] = "and",  [AST_NOT] = "not",
+      [AST_LT] = "<",     [AST_LE] = "<=",       [AST_GT] = ">",     [AST_GE] = ">=",
+      [AST_EQ] = "==",    [AST_NE] = "!=",       [AST_IN] = "in",    [AST_NOT_IN] = "not in",
+      [AST_RANGE] = "..", [AST_ADD] = "+",       [AST_SUB] = "-",    [AST_MUL] = "*",
+      [AST_DIV] = "/",    [AST_FLOORDIV] = "//", [AST_MOD] = "%",    [AST_MATMUL] = "@",
+      [AST_NEG] = "-",    [AST_POW] = "**",      [AST_UPDATE] = ".",
   };
   return (unsigned)op < sizeof text / sizeof *text ? text[op] : "?";
 }

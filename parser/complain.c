@@ -55,7 +55,7 @@ static bool begins_expr(int kind) {
 
 static bool is_comparison(int kind) {
   return kind == TK_LT || kind == TK_LE || kind == TK_GT || kind == TK_GE || kind == TK_EQEQ ||
-         kind == TK_NE;
+         kind == TK_NE || kind == TK_IN;
 }
 
 /* Whether it is an operator between two operands that cannot begin an expression. */
@@ -349,7 +349,7 @@ static void expected(const Parser *ps, Buf *b) {
     if ((operand || many) && (k == TK_LBRACE || k == TK_STR_OPEN || k == TK_LPAREN || k == TK_SEP))
       continue;
     if (k == TK_LBRACE && n && strcmp(words[0], "a name or pattern") == 0) continue;
-    if (operator&&(k == TK_LPAREN || k == TK_COLON)) continue;
+    if (operator&&(k == TK_LPAREN || k == TK_COLON || k == TK_IN)) continue;
     if (k == TK_LPAREN && n) continue;
     words[n++] = marks[i].word;
   }
@@ -454,12 +454,6 @@ static bool after_operand(Parser *ps, Tok t) {
   if (t.kind == TK_COLON && gr_symbol(ps->gr, 2) == TK_LBRACE)
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a record is written in parentheses, with `=`",
                "(x = 1, y = 2)");
-  if (t.kind == TK_NOT)
-    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "`not` stands before what it negates",
-               "`not (a == b)`, or `a != b`");
-  if (t.kind == TK_IN)
-    return say(ps, ERR_SYNTAX, t.lo, t.hi, "`in` belongs to `for` and is no operator",
-               "`any(xs == x)` tells whether x is among xs");
   if (begins_expr(t.kind) && (!t.first || fits(ps, TK_COMMA))) {
     Buf b;
     buf_init_arena(&b, ps->c->arena);

@@ -313,7 +313,9 @@ static int op_level(AstOp op) {
   case AST_GT:
   case AST_GE:
   case AST_EQ:
-  case AST_NE: return P_COMPARE;
+  case AST_NE:
+  case AST_IN:
+  case AST_NOT_IN: return P_COMPARE;
   case AST_RANGE: return P_RANGE;
   case AST_ADD:
   case AST_SUB: return P_ADD;
@@ -806,6 +808,10 @@ static void put_loop(Fmt *f, const Node *n) {
     put_node(f, n->loop.pat);
     text(f, " in ");
     put_expr(f, n->loop.iter, P_LAMBDA);
+    if (n->loop.cond) {
+      text(f, " if ");
+      put_expr(f, n->loop.cond, P_LAMBDA);
+    }
     return;
   }
   if (n->loop.is_checkpoint) {

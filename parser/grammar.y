@@ -50,7 +50,7 @@ int GrFallback(int token);
 %left OR.
 %left AND.
 %right NOT.
-%nonassoc LT LE GT GE EQEQ NE.
+%nonassoc LT LE GT GE EQEQ NE IN.
 %nonassoc RANGE.
 %left PLUS MINUS.
 %left STAR SLASH DSLASH PERCENT AT.
@@ -471,6 +471,8 @@ expr(A) ::= expr(X) GT(T) expr(Y). { A = ps_binary(ps, AST_GT, T, X, Y); }
 expr(A) ::= expr(X) GE(T) expr(Y). { A = ps_binary(ps, AST_GE, T, X, Y); }
 expr(A) ::= expr(X) EQEQ(T) expr(Y). { A = ps_binary(ps, AST_EQ, T, X, Y); }
 expr(A) ::= expr(X) NE(T) expr(Y). { A = ps_binary(ps, AST_NE, T, X, Y); }
+expr(A) ::= expr(X) IN(T) expr(Y). { A = ps_binary(ps, AST_IN, T, X, Y); }
+expr(A) ::= expr(X) NOT(T) IN expr(Y). [IN] { A = ps_binary(ps, AST_NOT_IN, T, X, Y); }
 expr(A) ::= expr(X) RANGE(T) expr(Y). { A = ps_binary(ps, AST_RANGE, T, X, Y); }
 expr(A) ::= expr(X) PLUS(T) expr(Y). { A = ps_binary(ps, AST_ADD, T, X, Y); }
 expr(A) ::= expr(X) MINUS(T) expr(Y). { A = ps_binary(ps, AST_SUB, T, X, Y); }
@@ -641,12 +643,15 @@ primary(A) ::= WRAP(K) policy(P) block(B). {
 
 gens(A) ::= gen(G). { A = ps_list1(ps, G); }
 gens(A) ::= gens(L) COMMA gen(G). { A = ps_push(ps, L, G); }
-gen(A) ::= pat(P) IN expr(E). {
-  A = NODE(N_COMP_FOR, LO(P), HI(E));
+gen(A) ::= pat(P) IN expr(E) filter(C). {
+  A = NODE(N_COMP_FOR, LO(P), C ? HI(C) : HI(E));
   A->loop.pat = P;
   A->loop.iter = E;
+  A->loop.cond = C;
   A = DONE(A);
 }
+filter(A) ::= . { A = NULL; }
+filter(A) ::= IF expr(E). { A = E; }
 
 if(A) ::= IF(K) expr(C) block(B). {
   A = NODE(N_IF, K.lo, HI(B));

@@ -59,7 +59,7 @@ typedef enum NodeKind {
   N_RECORD,     /* [list] (x = 1, y = 2): N_ARG each, with names */
   N_LIST,       /* [list] */
   N_COMP,       /* [comp] [e for p in s, q in t] */
-  N_COMP_FOR,   /* [loop] one `p in s` of it: pat and iter only */
+  N_COMP_FOR,   /* [loop] one `p in s if c` of it: pat, iter and cond only */
   N_LAMBDA,     /* [fn] name empty */
   N_CHECKPOINT, /* [region] checkpoint <clauses> { } */
   N_WRAP,       /* [region] wrap <clauses> { } */
@@ -90,6 +90,8 @@ typedef enum AstOp {
   AST_GE,
   AST_EQ,
   AST_NE,
+  AST_IN,
+  AST_NOT_IN,
   AST_RANGE,
   AST_ADD,
   AST_SUB,

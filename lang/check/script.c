@@ -26,6 +26,7 @@ Value abstract_comp(Session *s, Node *e) {
     Node *f = e->comp.fors.items[k];
     Value it = eval_expr(s, f->loop.iter);
     bind_pattern(s, f->loop.pat, abstract_element(s, it, f->loop.iter->span), false);
+    if (f->loop.cond) eval_expr(s, f->loop.cond);
   }
   Value v = eval_expr(s, e->comp.value);
   s->frame->block_depth--;

@@ -56,19 +56,32 @@ static void comp_push(CompRun *c, Value v) {
   c->read.count = c->count;
 }
 
-/* One element. Rules 36 and 43, for what no resolver looked at before it ran. */
-static Value comp_element(Session *s, Node *e) {
+/* An expression of a comprehension. Rules 36 and 43, for what no resolver looked at before it
+ * ran. */
+static Value comp_value(Session *s, Node *e) {
   size_t fixed = s->frame->fixed;
   s->frame->fixed = 1 + s->local_count;
-  Value v = eval_expr(s, e->comp.value);
+  Value v = eval_expr(s, e);
   s->frame->fixed = fixed;
   if (s->flow != FLOW_NEXT && !s->abstract)
-    fail_at(s, s->flow == FLOW_RETURN ? ERR_RETURN : ERR_BREAK, e->comp.value->span,
+    fail_at(s, s->flow == FLOW_RETURN ? ERR_RETURN : ERR_BREAK, e->span,
             "`%s` cannot leave a comprehension",
             s->flow == FLOW_RETURN  ? "return"
             : s->flow == FLOW_BREAK ? "break"
                                     : "continue");
   return v;
+}
+
+/* What a filter says of the present element: code has to know it while it is staged, as it decides
+ * how long the list is. */
+static bool comp_takes(Session *s, Node *cond) {
+  Value v = comp_value(s, cond);
+  if (s->flow != FLOW_NEXT) return false;
+  if (v.tag == V_NODE)
+    fail_help(s, ERR_NOT_CONST, cond->span,
+              "`where(c, x, 0.0)` keeps the shape; a list that grows in a loop may depend on data",
+              "in code a filter cannot depend on data, as the length of a list does not");
+  return want_bool(s, v, cond->span, "the condition of a filter");
 }
 
 static void comp_iterations(CompRun *c, uint32_t k);
@@ -80,11 +93,13 @@ static void comp_iteration(CompRun *c, uint32_t k, Value v) {
   Element *now = c->element[k];
   element_enter(s, now);
   s->frame->block_depth++;
-  bind_pattern(s, c->e->comp.fors.items[k]->loop.pat, v, false);
-  if (k + 1 < c->e->comp.fors.count)
+  const Node *f = c->e->comp.fors.items[k];
+  bind_pattern(s, f->loop.pat, v, false);
+  bool taken = !f->loop.cond || comp_takes(s, f->loop.cond);
+  if (taken && k + 1 < c->e->comp.fors.count)
     comp_iterations(c, k + 1);
-  else
-    comp_push(c, comp_element(s, c->e));
+  else if (taken)
+    comp_push(c, comp_value(s, c->e->comp.value));
   s->frame->block_depth--;
   local_pop(s, base);
   element_leave(s, now);
@@ -136,7 +151,15 @@ static void comp_iterations(CompRun *c, uint32_t k) {
   elements_end(s, element);
 }
 
-/* Element by element, in order. Numeric elements are stacked unless all sources are lists. */
+static bool filtered(const Node *e) {
+  bool some = false;
+  for (uint32_t k = 0; k < e->comp.fors.count; k++)
+    some |= e->comp.fors.items[k]->loop.cond != NULL;
+  return some;
+}
+
+/* Element by element, in order. Numeric elements are stacked unless all sources are lists, or
+ * elements are left out. */
 static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   CompRun c = {.s = s, .e = e, .source = source};
   operands_open(s, &c.read, NULL);
@@ -148,7 +171,8 @@ static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
     unknown |= c.items[i].tag == V_UNKNOWN; /* in `check`: may be a tensor, may be none */
   }
   if (unknown && (c.over_range || c.over_seq)) return (Value){.tag = V_UNKNOWN};
-  if (!all || !(c.over_range || c.over_seq)) return v_list(s, V_LIST, c.count, c.items);
+  if (!all || filtered(e) || !(c.over_range || c.over_seq))
+    return v_list(s, V_LIST, c.count, c.items);
   Value v = op_stack(s, c.count, c.items, 0, e->span);
   uint32_t k = e->comp.fors.count;
   if (k == 1) return v;
@@ -212,7 +236,7 @@ static void batch_job(void *ud) {
     }
     bind_pattern(s, j->e->comp.fors.items[k]->loop.pat, v, false);
   }
-  Value r = comp_element(s, j->e);
+  Value r = comp_value(s, j->e->comp.value);
   s->frame->block_depth--;
   local_pop(s, base);
   if (numeric(r))
@@ -349,7 +373,7 @@ Value eval_comp(Session *s, Node *e) {
     fail_at(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
   Axis axes[CKL_MAX_RANK];
   CompSource source[CKL_MAX_RANK] = {{{0}, false}};
-  bool batch = true, unknown = false;
+  bool batch = !filtered(e), unknown = false;
   for (uint32_t k = 0; k < n && !unknown; k++) {
     Node *f = e->comp.fors.items[k];
     if (k && desugar_mentions_earlier(e, k)) {

@@ -407,6 +407,7 @@ static APART Value eval_binary(Session *s, Node *e) {
   }
   if (s->flow != FLOW_NEXT) return v_unit();
   if (op_quick(op, v[0], v[1], &r)) return r;
+  if (op == AST_IN || op == AST_NOT_IN) return eval_in(s, e, v[0], v[1]);
   if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
   if (op == AST_POW && v[1].tag == V_INT && e->binary.right->kind != N_INT && is_float(s, v[0]))
     v[1] = v_float((double)v[1].u.i); /* as an exponent that the run knows (rule 17) */

@@ -1,15 +1,20 @@
-/* `and` and `or` (rule 18).
+/* `and`, `or`, `in` (rule 18).
  *
- * In: the expression. Out: its bool. A scalar on the left that decides the answer ends it. Where
- * data decides that in code, the right operand is one side of a choice; but if nobody could see
- * whether it runs, both are computed, which fuses and batches as other operations do.
+ * In: the expression. Out: its bool. A scalar on the left of `and` and `or` that decides the answer
+ * ends it. Where data decides that in code, the right operand is one side of a choice; but if
+ * nobody could see whether it runs, both are computed, which fuses and batches as other operations
+ * do.
  */
+#include <string.h>
+
 #include "graph/build.h"
 #include "graph/opcode.h"
 #include "graph/pass.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/eval.h"
+#include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/shapes.h"
 #include "lang/eval/sides.h"
 #include "lang/eval/want.h"
 #include "lang/value/fail.h"
@@ -100,4 +105,89 @@ Value eval_logic(Session *s, Node *e) {
   if (harm && in_code(s) && scalar_bool(s, a)) return one_of(s, e, a);
   Value b = eval_expr(s, e->binary.right);
   return op_binary(s, op, a, b, e->span, e->binary.left->span, e->binary.right->span);
+}
+
+/* ---- x in y */
+
+static bool is_numeric(Value v) {
+  return v_is_number(v) || v_is_tensor(v) || v.tag == V_BOOL;
+}
+
+/* Whether the element y of a list is x. Values of two kinds are not equal; numbers and tensors of
+ * rank 0 are of one kind. */
+static bool same_element(Session *s, Value x, Value y, Span at) {
+  bool number = is_numeric(x) && is_numeric(y) && x.tag != y.tag;
+  if (!number) return value_same(x, y);
+  if (x.tag == V_BOOL || y.tag == V_BOOL) return false;
+  if (op_type_of(s, x).rank || op_type_of(s, y).rank) return false;
+  Value r = op_binary(s, AST_EQ, x, y, at, at, at);
+  return r.tag == V_BOOL ? r.u.i != 0 : tn_get_i64(op_tensor_of(s, r, at), 0) != 0;
+}
+
+/* any(x == y) of the elements of a tensor. */
+static Value in_tensor(Session *s, Node *e, Value x, Value y) {
+  Span at = e->span;
+  if (!is_numeric(x) || op_type_of(s, x).rank)
+    fail_at(s, ERR_WANT_INT, e->binary.left->span,
+            "`%s` of a tensor looks for one number, not for %s", ast_op_text(e->binary.op),
+            value_type_text(s, x));
+  Value same = op_binary(s, AST_EQ, x, y, at, e->binary.left->span, e->binary.right->span);
+  if (same.tag == V_BOOL || same.tag == V_UNKNOWN) return same;
+  int64_t axes[CKL_MAX_RANK];
+  int rank = op_type_of(s, same).rank;
+  for (int k = 0; k < rank; k++) axes[k] = k;
+  return op_reduce(s, OP_ANY, same, rank, axes, false, at);
+}
+
+static Value in_items(Session *s, Node *e, Value x, Value of) {
+  const List *l = of.u.list;
+  bool nodes = x.tag == V_NODE || x.tag == V_DIM, all = is_numeric(x) || x.tag == V_DIM;
+  for (size_t i = 0; i < l->count; i++) {
+    if (l->items[i].tag == V_UNKNOWN) return l->items[i];
+    nodes |= l->items[i].tag == V_NODE || l->items[i].tag == V_DIM;
+    all &= is_numeric(l->items[i]) || l->items[i].tag == V_DIM;
+  }
+  if (nodes && all && l->count)
+    return in_tensor(s, e, x, op_stack(s, l->count, l->items, 0, e->binary.right->span));
+  for (size_t i = 0; i < l->count; i++)
+    if (same_element(s, x, l->items[i], e->span)) return v_bool(true);
+  return v_bool(false);
+}
+
+static Value in_range(Session *s, Node *e, Value x, const Range *r) {
+  Span at = e->span;
+  if (!is_numeric(x) && x.tag != V_DIM)
+    fail_at(s, ERR_WANT_INT, e->binary.left->span, "a range has ints, not %s",
+            value_type_text(s, x));
+  Value from = op_binary(s, AST_GE, x, r->lo, at, at, at);
+  Value to = op_binary(s, AST_LT, x, r->hi, at, at, at);
+  if (from.tag == V_BOOL && !from.u.i) return from;
+  return from.tag == V_BOOL ? to : op_binary(s, AST_AND, from, to, at, at, at);
+}
+
+static bool has_part(const StrObj *text, const StrObj *part) {
+  for (size_t i = 0; i + part->n <= text->n; i++)
+    if (!memcmp(text->s + i, part->s, part->n)) return true;
+  return false;
+}
+
+Value eval_in(Session *s, Node *e, Value x, Value of) {
+  Value v;
+  if (x.tag == V_UNKNOWN || of.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  if (of.tag == V_STR) {
+    want_str(s, x, e->binary.left->span, "what is looked for in a text");
+    v = v_bool(has_part(of.u.str, x.u.str));
+  } else if (of.tag == V_LIST || of.tag == V_TUPLE) {
+    v = in_items(s, e, x, of);
+  } else if (of.tag == V_RANGE) {
+    v = in_range(s, e, x, of.u.range);
+  } else if (v_is_tensor(of)) {
+    v = in_tensor(s, e, x, of);
+  } else {
+    fail_at(s, ERR_WANT_LIST, e->binary.right->span,
+            "`%s` looks into a list, a tuple, a text, a range or a tensor, not into %s",
+            ast_op_text(e->binary.op), value_type_text(s, of));
+  }
+  if (e->binary.op == AST_IN || v.tag == V_UNKNOWN) return v;
+  return v.tag == V_BOOL ? v_bool(!v.u.i) : op_unary(s, OP_NOT, v, e->span);
 }

@@ -103,6 +103,7 @@ static void walk(Free *f, Node *n) {
     walk_list(f, n->loop.clauses);
     walk(f, n->loop.iter);
     if (n->loop.pat) bind_pattern_names(f, n->loop.pat);
+    if (n->kind == N_COMP_FOR) walk(f, n->loop.cond);
     if (n->kind == N_COMP_FOR) return; /* the names hold for the rest of the comprehension */
     walk(f, n->loop.body);
     break;

@@ -391,6 +391,7 @@ static void walk_comp(Resolver *r, Node *e) {
     rs_walk(r, f->loop.iter);
     check_range_pat(r, f);
     rs_bind_pattern(r, f->loop.pat, B_LOOP, is_range(f->loop.iter), r->bind_count);
+    rs_walk(r, f->loop.cond);
   }
   rs_walk(r, e->comp.value);
   r->place = p.up;
@@ -460,8 +461,9 @@ void rs_walk(Resolver *r, Node *n) {
   case N_DOT: walk_dot(r, n); break;
   case N_BINARY:
     if (n->binary.op != AST_EQ && n->binary.op != AST_NE) {
-      check_any(r, n->binary.left, "operate on");
-      check_any(r, n->binary.right, "operate on");
+      bool in = n->binary.op == AST_IN || n->binary.op == AST_NOT_IN;
+      if (!in) check_any(r, n->binary.left, "operate on");
+      check_any(r, n->binary.right, in ? "look into" : "operate on");
     }
     rs_walk(r, n->binary.left);
     rs_walk(r, n->binary.right);

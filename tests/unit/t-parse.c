@@ -484,10 +484,9 @@ static const Row errors[] = {
     {"x = y = 3", "1:7 syntax-11 `=` cannot stand inside an expression\n"
                   "  help: to compare write `==`; to assign use a statement of its own\n"},
     {"f(a.b = 3)", "1:7 syntax-11 the name of an argument has no dot\n"},
-    {"x not in y", "1:3 syntax-12 `not` stands before what it negates\n"
-                   "  help: `not (a == b)`, or `a != b`\n"},
-    {"x in y", "1:3 syntax-1 `in` belongs to `for` and is no operator\n"
-               "  help: `any(xs == x)` tells whether x is among xs\n"},
+    {"x not y", "1:7 syntax-1 expected `in`, found `y`\n"},
+    {"x in y in z", "1:8 syntax-13 comparisons do not chain\n"
+                    "  help: write `a < b and b < c`\n"},
     {"let x: f32[3 = y\n"
      "let z = 4",
      "1:14 syntax-11 `=` cannot stand inside an expression\n"
