@@ -20,6 +20,7 @@
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
+#include "lang/value/texts.h"
 #include "runtime/csv.h"
 
 /* ---- files */
@@ -57,7 +58,7 @@ BUILTIN_FN(bi_here) {
 /* Argument 0 as the source of a sequence. */
 static Value source_arg(Session *s, Call *c, int i) {
   int64_t n;
-  return data_source(s, c->v[i], c->spans[i], &n);
+  return data_source(s, text_elements(s, c->v[i]), c->spans[i], &n);
 }
 
 static int64_t positive(Session *s, Call *c, int i, const char *what) {
@@ -116,7 +117,7 @@ BUILTIN_FN(bi_progress) {
 
 /* In code: a sequence if it is only gone through, or has to be one; else a list. */
 static Value staged(Session *s, Call *c, SeqKind kind, Value extra, int64_t step) {
-  Value q = seq_staged(s, kind, c->v[0], extra, step);
+  Value q = seq_staged(s, kind, text_elements(s, c->v[0]), text_elements(s, extra), step);
   if (seq_stays(s, q)) return q;
   int64_t n = seq_size(s, c->v[0], c->spans[0]);
   if (kind == SEQ_ZIP) seq_size(s, c->v[1], c->spans[1]);
@@ -161,8 +162,19 @@ static void refuse_tensor(Session *s, const Call *c, const char *help) {
               value_type_text(s, c->v[0]));
 }
 
+/* A text from its last code point to its first. */
+static Value reversed(Session *s, Value text) {
+  Value all = text_elements(s, text);
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (size_t i = all.u.list->count; i-- > 0;)
+    buf_put(&b, all.u.list->items[i].u.str->s, all.u.list->items[i].u.str->n);
+  return v_str(s, b.n ? b.s : "", b.n);
+}
+
 BUILTIN_FN(bi_reverse) {
   refuse_tensor(s, c, "`flip(x, axis = 0)`");
+  if (c->v[0].tag == V_STR) return reversed(s, c->v[0]);
   return picked(s, c, SEQ_REVERSE, 1);
 }
 

@@ -92,7 +92,7 @@ BUILTIN_FN(bi_rank) {
 BUILTIN_FN(bi_len) {
   Value x = c->v[0];
   if (x.tag == V_LIST || x.tag == V_TUPLE) return v_int((int64_t)x.u.list->count);
-  if (x.tag == V_STR) return v_int((int64_t)x.u.str->n);
+  if (x.tag == V_STR) return v_int((int64_t)x.u.str->chars);
   if (x.tag == V_ROWS) return rows_count(s, x, c->at);
   if (x.tag == V_RECORD) return v_int((int64_t)x.u.rec->count);
   Type t = op_type_of(s, arg_tensor(s, c, 0));

@@ -44,7 +44,8 @@ Value abstract_element(Session *s, Value it, Span at) {
     return check_symbolic_tensor(s, (DType)t.dtype, t.rank - 1, t.dim + 1);
   }
   if (it.tag == V_LIST && it.u.list->count) return it.u.list->items[0];
-  if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_LIST || it.tag == V_TUPLE)
+  if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_STR || it.tag == V_LIST ||
+      it.tag == V_TUPLE)
     return v_unknown();
   fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
 }

@@ -74,6 +74,8 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
   AstOp op = p->op;
   if (k == p->count) {
     if (op == AST_NONE) return p->v;
+    if (own && op == AST_ADD && old.tag == V_STR && p->v.tag == V_STR)
+      return owned_text(s, old, p->v.u.str);
     return op_binary(s, op, old, p->v, st->span, st->assign.target->span, st->assign.value->span);
   }
   const Part *part = &p->part[k];
@@ -457,7 +459,8 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
     p->v = updated(p, by, st->assign.value, first_given);
   } else {
     eval_place(p);
-    if (s->flow == FLOW_NEXT && p->count && s->config.in_place && !s->stage && !s->abstract)
+    bool looks = p->count || (p->op == AST_ADD && v.tag == V_STR);
+    if (s->flow == FLOW_NEXT && looks && s->config.in_place && !s->stage && !s->abstract)
       settle(p, 0, NULL);
   }
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);

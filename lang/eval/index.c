@@ -19,6 +19,7 @@
 #include "lang/eval/want.h"
 #include "lang/lang.h"
 #include "lang/value/fail.h"
+#include "lang/value/texts.h"
 
 /* One item of an index, evaluated. */
 typedef struct Item {
@@ -397,37 +398,57 @@ static bool index_list(Session *s, Value x, const Index *index, Value *out) {
   return true;
 }
 
+/* The bounds of a slice of a list or text with n elements. */
+static void slice_bounds(Session *s, const Index *index, int64_t n, const char *of, int64_t *lo,
+                         int64_t *hi, int64_t *step) {
+  Item it = item_of(s, &index->part[0], DIM_BAD);
+  *lo = 0, *hi = n, *step = it.kind == IT_SLICE ? it.step : 1;
+  if (it.kind != IT_SLICE) return;
+  if (it.lo.tag != V_UNIT) *lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
+  if (it.hi.tag != V_UNIT) *hi = want_int(s, it.hi, it.span, "a bound") + (it.hi_neg ? n : 0);
+  if (*lo < 0 || *hi > n || *lo > *hi)
+    fail_at(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for %s of %lld", of,
+            (long long)n);
+}
+
+static Value index_text(Session *s, const StrObj *t, const Index *index) {
+  const Node *n = index->part[0].node;
+  int64_t lo, hi, step = 1, count = (int64_t)t->chars;
+  if (index->count != 1 || n->kind == N_ELLIPSIS)
+    fail_at(s, ERR_INDEX_COUNT, index->node->span, "a text takes one index");
+  if (n->kind == N_SLICE) {
+    slice_bounds(s, index, count, "a text", &lo, &hi, &step);
+  } else {
+    if (index->part[0].v.tag == V_UNKNOWN) return index->part[0].v;
+    lo = (int64_t)index_item(s, index, t->chars, "a text");
+    hi = lo + 1;
+  }
+  return text_part(s, t, lo, hi, step);
+}
+
 Value op_index(Session *s, Value x, const Index *index) {
   Span at = index->node->span;
   if (x.tag == V_UNKNOWN) return x;
+  if (x.tag == V_STR) return index_text(s, x.u.str, index);
   if (x.tag == V_LIST || x.tag == V_TUPLE) {
     bool weak = v_is_weak_list(x);
     Value item;
     if (index_list(s, x, index, &item)) return item;
     if (!weak && x.tag == V_LIST && index->count == 1 && index->part[0].node->kind == N_SLICE) {
-      Item it = item_of(s, &index->part[0], DIM_BAD);
-      int64_t n = (int64_t)x.u.list->count, lo = 0, hi = n;
-      if (it.kind == IT_SLICE) {
-        if (it.lo.tag != V_UNIT) lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
-        if (it.hi.tag != V_UNIT) hi = want_int(s, it.hi, it.span, "a bound") + (it.hi_neg ? n : 0);
-        if (lo < 0 || hi > n || lo > hi)
-          fail_at(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for a list of %lld",
-                  (long long)n);
-      } else
-        it.step = 1;
+      int64_t n = (int64_t)x.u.list->count, lo, hi, step;
+      slice_bounds(s, index, n, "a list", &lo, &hi, &step);
       Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1);
       size_t k = 0;
-      for (int64_t i = lo; i < hi; i += it.step) {
+      for (int64_t i = lo; i < hi; i += step) {
         v[k++] = x.u.list->items[i];
-        if (it.step >= hi - i) break;
+        if (step >= hi - i) break;
       }
       return v_list(s, V_LIST, k, v);
     }
     if (!weak)
       fail_at(s, ERR_INDEX_COUNT, at, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
   }
-  if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || x.tag == V_STR || v_is_number(x) ||
-      x.tag == V_SEQ)
+  if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || v_is_number(x) || x.tag == V_SEQ)
     fail_at(s, ERR_INDEX_KIND, at, "%s cannot be indexed", value_type_text(s, x));
   return index_tensor(s, x, index);
 }

@@ -5,8 +5,6 @@
  * nobody could see whether it runs, both are computed, which fuses and batches as other operations
  * do.
  */
-#include <string.h>
-
 #include "graph/build.h"
 #include "graph/opcode.h"
 #include "graph/pass.h"
@@ -18,6 +16,7 @@
 #include "lang/eval/sides.h"
 #include "lang/eval/want.h"
 #include "lang/value/fail.h"
+#include "lang/value/texts.h"
 
 typedef struct Logic {
   Node *e;
@@ -165,18 +164,12 @@ static Value in_range(Session *s, Node *e, Value x, const Range *r) {
   return from.tag == V_BOOL ? to : op_binary(s, AST_AND, from, to, at, at, at);
 }
 
-static bool has_part(const StrObj *text, const StrObj *part) {
-  for (size_t i = 0; i + part->n <= text->n; i++)
-    if (!memcmp(text->s + i, part->s, part->n)) return true;
-  return false;
-}
-
 Value eval_in(Session *s, Node *e, Value x, Value of) {
   Value v;
   if (x.tag == V_UNKNOWN || of.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
   if (of.tag == V_STR) {
     want_str(s, x, e->binary.left->span, "what is looked for in a text");
-    v = v_bool(has_part(of.u.str, x.u.str));
+    v = v_bool(text_has(of.u.str, x.u.str));
   } else if (of.tag == V_LIST || of.tag == V_TUPLE) {
     v = in_items(s, e, x, of);
   } else if (of.tag == V_RANGE) {

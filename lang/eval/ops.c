@@ -29,6 +29,7 @@
 #include "lang/tape/record_op.h"
 #include "lang/tape/tape.h"
 #include "lang/value/fail.h"
+#include "lang/value/texts.h"
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
 
@@ -613,6 +614,11 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
       return v_bool(values_equal(s, a, b, at) == (op == AST_EQ));
     }
   }
+  if (a.tag == V_STR && b.tag == V_STR) {
+    if (op == AST_ADD) return text_joined(s, a.u.str, b.u.str);
+    int c = text_order(a.u.str, b.u.str);
+    if (is_compare(op)) return v_bool(compare(op, c < 0 ? -1 : c > 0));
+  }
   if (op == AST_MATMUL) return op_matmul(s, a, b, at, left, right);
   if (op == AST_AND || op == AST_OR) {
     if (a.tag == V_BOOL) a = op_as_tensor(s, a, DT_BOOL, left);
@@ -637,8 +643,8 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
         fail_help(s, ERR_OPERAND, sp[i], "`concat(xs, ys)` joins lists; `stack(xs)` makes a tensor",
                   "`%s` does not work on lists", ast_op_text(op));
       if (v[i].tag == V_STR && op == AST_ADD)
-        fail_help(s, ERR_OPERAND, sp[i], "holes join texts: \"{a}{b}\"",
-                  "`+` does not work on str");
+        fail_help(s, ERR_OPERAND, sp[1 - i], "a hole makes a text of it: \"{a}{b}\"",
+                  "`+` joins a text to a text, not to %s", value_type_text(s, v[1 - i]));
       fail_at(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op),
               value_type_text(s, v[i]));
     }

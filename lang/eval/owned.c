@@ -59,6 +59,18 @@ void owned_push(Session *s, List *l, Value v) {
   obj_holds(&l->o, v);
 }
 
+Value owned_text(Session *s, Value text, const StrObj *more) {
+  StrObj *t = text.u.str;
+  if (t->cap - t->n < more->n) {
+    text = v_str_room(s, t->s, t->n, t->n + more->n + t->n / 2 + 16);
+    t = text.u.str;
+  }
+  memcpy(t->s + t->n, more->s, more->n + 1);
+  t->n += more->n;
+  t->chars += more->chars;
+  return text;
+}
+
 /* ---- elements of tensors */
 
 /* The only tensor of its bytes, each element in a place of its own, which nobody else holds and no

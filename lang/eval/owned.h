@@ -15,6 +15,9 @@ uint32_t owned_parts(Value v);
 void owned_item(Obj *of, Value *slot, Value v, uint32_t before);
 /* Appends v to an owned list, in amortised constant time. Throws before anything is changed. */
 void owned_push(Session *s, List *l, Value v);
+/* An owned text with `more` at its end, in amortised constant time: the same object, or one with
+ * more room. */
+Value owned_text(Session *s, Value text, const StrObj *more);
 /* x[index] op= v in the tensor x, which its place alone holds. False: nothing was done; the way by
  * a copy (op_index_put) is for all cases, and files the errors. */
 bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);

@@ -24,6 +24,7 @@
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
 #include "lang/value/fail.h"
+#include "lang/value/texts.h"
 #include "lang/value/tree.h"
 
 void seq_refuse(Session *s, Value v, Span at) {
@@ -85,7 +86,7 @@ Value seq_source(Session *s, Node *e) {
   s->frame->source = e;
   Value v = operand_held(s, eval_expr(s, e));
   s->frame->source = before;
-  return v;
+  return text_elements(s, v);
 }
 
 static bool goes_through(Session *s, const Node *n, const Node *call) {

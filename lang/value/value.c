@@ -19,6 +19,7 @@
 #include "lang/tape/hook.h"
 #include "lang/tape/tape.h"
 #include "lang/value/fail.h"
+#include "lang/value/texts.h"
 
 static void *obj_new(Session *s, ValueTag tag, size_t bytes) {
   Obj *o = mem_need(&s->mem, NULL, 0, bytes);
@@ -126,7 +127,7 @@ static void obj_free(Obj *o) {
   Mem *m = &s->mem;
   s->count.values_live--;
   switch ((ValueTag)o->tag) {
-  case V_STR: mem_free(m, o, sizeof(StrObj) + ((StrObj *)o)->n + 1); break;
+  case V_STR: mem_free(m, o, sizeof(StrObj) + ((StrObj *)o)->cap + 1); break;
   case V_TENSOR: {
     TVal *t = (TVal *)o;
     tn_unref(t->t);
@@ -209,8 +210,14 @@ void obj_release(Obj *o) {
 }
 
 Value v_str(Session *s, const char *text, size_t n) {
-  StrObj *o = obj_new(s, V_STR, sizeof(StrObj) + n + 1);
+  return v_str_room(s, text, n, n);
+}
+
+Value v_str_room(Session *s, const char *text, size_t n, size_t room) {
+  StrObj *o = obj_new(s, V_STR, sizeof(StrObj) + room + 1);
   o->n = n;
+  o->cap = room;
+  o->chars = text_chars(text, n);
   memcpy(o->s, text, n);
   return pooled(s, &o->o);
 }

@@ -83,7 +83,7 @@ typedef struct Value {
 
 typedef struct StrObj {
   Obj o;
-  size_t n;
+  size_t n, chars, cap; /* bytes, code points, bytes that there is room for */
   char s[];
 } StrObj;
 
@@ -247,6 +247,8 @@ const char *value_pool_text(Session *s, char *text,
 
 /* Makers: the result is on the pool. They throw when out of memory. */
 Value v_str(Session *s, const char *text, size_t n);
+/* The same, with room for that many bytes. */
+Value v_str_room(Session *s, const char *text, size_t n, size_t room);
 Value v_printf(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Takes over the reference to t. NULL means that memory ran out: throws. */
 Value v_tensor(Session *s, Tensor *t);

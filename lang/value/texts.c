@@ -1,0 +1,73 @@
+/* Texts: sequences of code points, stored as valid UTF-8.
+ *
+ * In: texts, which are valid by construction. Out: parts, joins, order. The number of code points
+ * is counted when a text is made; one of ASCII has as many as bytes, so its parts are found at
+ * once.
+ */
+#include "lang/value/texts.h"
+
+#include <string.h>
+
+static bool starts(char c) { /* a code point; else a byte that continues one */
+  return ((unsigned char)c & 0xC0) != 0x80;
+}
+
+size_t text_chars(const char *s, size_t n) {
+  size_t k = 0;
+  for (size_t i = 0; i < n; i++) k += starts(s[i]);
+  return k;
+}
+
+/* The byte where the code point that is `chars` behind the one at byte `from` begins. */
+static size_t behind(const StrObj *t, size_t from, int64_t chars) {
+  if (t->chars == t->n) return from + (size_t)chars;
+  for (; chars > 0; chars--) do
+      from++;
+    while (from < t->n && !starts(t->s[from]));
+  return from;
+}
+
+Value text_part(Session *s, const StrObj *t, int64_t lo, int64_t hi, int64_t step) {
+  size_t at = behind(t, 0, lo);
+  if (step == 1) return v_str(s, t->s + at, behind(t, at, hi - lo) - at);
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (int64_t i = lo; i < hi; i += step) {
+    size_t end = behind(t, at, 1);
+    buf_put(&b, t->s + at, end - at);
+    if (step >= hi - i) break;
+    at = behind(t, at, step);
+  }
+  return v_str(s, b.n ? b.s : "", b.n);
+}
+
+Value text_elements(Session *s, Value v) {
+  if (v.tag != V_STR) return v;
+  const StrObj *t = v.u.str;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, t->chars + 1);
+  size_t at = 0;
+  for (size_t i = 0; i < t->chars; i++) {
+    size_t end = behind(t, at, 1);
+    items[i] = v_str(s, t->s + at, end - at);
+    at = end;
+  }
+  return v_list(s, V_LIST, t->chars, items);
+}
+
+Value text_joined(Session *s, const StrObj *a, const StrObj *b) {
+  char *both = ARENA_ARRAY(&s->scratch, char, a->n + b->n + 1);
+  memcpy(both, a->s, a->n);
+  memcpy(both + a->n, b->s, b->n);
+  return v_str(s, both, a->n + b->n);
+}
+
+int text_order(const StrObj *a, const StrObj *b) {
+  int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
+  return c ? c : a->n < b->n ? -1 : a->n > b->n;
+}
+
+bool text_has(const StrObj *t, const StrObj *part) {
+  for (size_t i = 0; i + part->n <= t->n; i++)
+    if (!memcmp(t->s + i, part->s, part->n)) return true;
+  return false;
+}
