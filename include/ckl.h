@@ -170,7 +170,7 @@ void ckl_release(ckl_value *v);       /* [-] NULL is fine */
 ckl_value *ckl_int(ckl_session *s, int64_t i);     /* [m] a number */
 ckl_value *ckl_float(ckl_session *s, double x);    /* [m] a number */
 ckl_value *ckl_bool(ckl_session *s, bool b);       /* [m] */
-ckl_value *ckl_str(ckl_session *s, const char *text, size_t n); /* [m] copies */
+ckl_value *ckl_str(ckl_session *s, const char *text, size_t n); /* [m] copies; NULL: no UTF-8 */
 /* A tensor from row-major data, which is copied; `dtype` is "f32", "i64".. NULL on a bad dtype,
  * rank over 12, a negative dim, or out of memory. [m] */
 ckl_value *ckl_tensor(ckl_session *s, const char *dtype, int rank, const int64_t *dims,

@@ -92,17 +92,6 @@ static const char *twice(Item **v, size_t n) {
   return NULL;
 }
 
-static bool valid_utf8(const char *s) {
-  size_t n = strlen(s);
-  for (size_t i = 0; i < n;) {
-    uint32_t cp;
-    int len = str_utf8(s + i, n - i, &cp);
-    if (cp == 0xfffd && len == 1) return false;
-    i += (size_t)len;
-  }
-  return true;
-}
-
 /* Allocates an array of n; NULL when out of memory or if n is too large. */
 static void *array_try(Arena *a, size_t each, size_t n) {
   return n > PTRDIFF_MAX / each ? NULL : arena_try(a, each * n);
@@ -173,7 +162,7 @@ static bool lay_out(const char *file, const SaveEntry *entries, size_t n, Item *
     item[i].rank = t->rank;
     memcpy(item[i].dim, t->dim, sizeof t->dim);
     order[i] = &item[i];
-    if (!valid_utf8(item[i].path))
+    if (!str_valid(item[i].path, strlen(item[i].path)))
       return err_set(e, "%s: the path of tensor %zu is not valid UTF-8", file, i + 1);
     if (strcmp(item[i].path, meta_key) == 0)
       return err_set(e, "%s: `%s` cannot be the path of a tensor", file, meta_key);
@@ -207,7 +196,8 @@ bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, co
   Buf text;
   FileOut f;
   for (size_t i = 0; i < n_meta; i++) {
-    if (!valid_utf8(meta[i].key) || !valid_utf8(meta[i].value))
+    if (!str_valid(meta[i].key, strlen(meta[i].key)) ||
+        !str_valid(meta[i].value, strlen(meta[i].value)))
       return err_set(e, "%s: the metadata are not valid UTF-8", file);
     for (size_t k = 0; k < i; k++)
       if (strcmp(meta[i].key, meta[k].key) == 0)
@@ -517,7 +507,7 @@ static bool read_header(const char *name, const char *root, uint64_t data_size, 
       if (!read_meta(name, value_of(k), out, e)) return false;
       continue;
     }
-    if (!valid_utf8(it->path))
+    if (!str_valid(it->path, strlen(it->path)))
       return err_set(e, "%s: the path of entry %zu is not valid UTF-8", name, have + 1);
     if (!read_item(name, value_of(k), it, data_size, &out->text, e)) return false;
     at[have++] = it;

@@ -135,6 +135,16 @@ int str_vformat(char *buf, size_t cap, const char *fmt, va_list ap) {
   return n;
 }
 
+bool str_valid(const char *s, size_t n) {
+  for (size_t i = 0; i < n;) {
+    uint32_t cp;
+    int len = str_utf8(s + i, n - i, &cp);
+    if (cp == 0xfffd && len == 1) return false;
+    i += (size_t)len;
+  }
+  return true;
+}
+
 int str_utf8(const char *s, size_t n, uint32_t *cp) {
   const unsigned char *u = (const unsigned char *)s;
   uint32_t c = u[0];

@@ -48,7 +48,8 @@ int str_vformat(char *buf, size_t cap, const char *fmt, va_list ap);
 /* Decodes the character at s (n > 0 bytes there): its length, 1 and *cp = 0xfffd when it is not
  * valid UTF-8. */
 int str_utf8(const char *s, size_t n, uint32_t *cp);
-int str_width(uint32_t cp); /* columns on a terminal: 0 combining, 2 wide, else 1 */
+bool str_valid(const char *s, size_t n); /* n bytes of valid UTF-8 */
+int str_width(uint32_t cp);              /* columns on a terminal: 0 combining, 2 wide, else 1 */
 
 /* Interned names: equal names have equal pointers. One table per session, in an arena. */
 typedef const char *Name;

@@ -75,7 +75,8 @@ static void make_str(Job *j) {
 
 ckl_value *ckl_str(ckl_session *s, const char *text, size_t n) {
   ckl_value *h = NULL;
-  Job j = {.s = &s->s, .text = text, .n = n, .out = &h};
+  if (n && (!text || !str_valid(text, n))) return NULL;
+  Job j = {.s = &s->s, .text = text ? text : "", .n = n, .out = &h};
   api_make_value(&j, make_str);
   return h;
 }

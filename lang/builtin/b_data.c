@@ -297,7 +297,10 @@ BUILTIN_FN(bi_args) {
   int64_t i;
   double x;
   switch ((ValueTag)d.tag) {
-  case V_STR: return v_str(s, text, len);
+  case V_STR:
+    if (!str_valid(text, len))
+      fail_at(s, ERR_ARGS_WORD, c->at, "`%s` of the command line is not valid UTF-8", name);
+    return v_str(s, text, len);
   case V_BOOL:
     if (!strcmp(text, "true")) return v_bool(true);
     if (!strcmp(text, "false")) return v_bool(false);

@@ -118,6 +118,7 @@ static void values(void) {
   CHECK(ckl_eval(s, "f32(model) + f32(pi)", "t", &v) == CKL_OK && ckl_to_float(v) > 8.1);
   ckl_release(v);
 
+  CHECK(!ckl_str(s, "a\xffz", 3) && !ckl_str(s, "\xc3", 1));
   v = ckl_str(s, "abc\0d", 5);
   size_t n = 0;
   const char *text = ckl_to_str(v, &n);

@@ -25,6 +25,7 @@ gives 0 'arguments have defaults' "$ckl" run args.ckl
 says out '3 none' 'the defaults show'
 gives 0 'words name=value are arguments' "$ckl" run args.ckl steps=7 name=x
 says out '7 x' 'they arrive'
+gives 1 'an argument that is no UTF-8' "$ckl" run args.ckl "name=$(printf 'a\377')"
 gives 1 'a word the program does not ask for' "$ckl" run args.ckl stpes=7
 says err 'error[call-10]' 'is an error'
 gives 0 'options may follow the file' "$ckl" run args.ckl steps=5 --counts
