@@ -696,14 +696,14 @@ static void updated(Maker *m, int into) {
   const char *to = body_define(m, &a)->name;
   if (chance(m, 50))
     line(m, into,
-         "var u%1$d = 1 * %2$s\nu%1$d[0] *= 0.5\nlet k%1$d = u%1$d\nu%1$d[0] += 1\n"
-         "u%1$d .= clamp(-3.0, 3.0)\nu%1$d[0:1] = u%1$d[-1]\nlet %3$s = u%1$d - k%1$d",
+         "var up%1$d = 1 * %2$s\nup%1$d[0] *= 0.5\nlet kept%1$d = up%1$d\nup%1$d[0] += 1\n"
+         "up%1$d .= clamp(-3.0, 3.0)\nup%1$d[0:1] = up%1$d[-1]\nlet %3$s = up%1$d - kept%1$d",
          n, a.name, to);
   else
     line(m, into,
-         "var u%1$d = (xs = list(%2$s), n = 1)\nlet k%1$d = u%1$d\nu%1$d.n += 1\n"
-         "u%1$d.xs .= push(2.0 * %2$s)\nu%1$d.xs[k%1$d.n] .= clamp(-3.0, 3.0)\n"
-         "u%1$d.xs .= push(%2$s)\nlet %3$s = u%1$d.xs[len(k%1$d.xs)]",
+         "var up%1$d = (xs = list(%2$s), n = 1)\nlet kept%1$d = up%1$d\nup%1$d.n += 1\n"
+         "up%1$d.xs .= push(2.0 * %2$s)\nup%1$d.xs[kept%1$d.n] .= clamp(-3.0, 3.0)\n"
+         "up%1$d.xs .= push(%2$s)\nlet %3$s = up%1$d.xs[len(kept%1$d.xs)]",
          n, a.name, to);
 }
 
