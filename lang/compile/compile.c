@@ -44,7 +44,7 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   case V_DIM: {
     int64_t n;
     if (!dim_eval(c->g->dims, t.u.d, env, NULL, &n))
-      fail_at(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+      fail_at(s, ERR_OVERFLOW, at, "a size or number does not fit 64 bits, or is divided by zero");
     return v_int(n);
   }
   case V_LIST:

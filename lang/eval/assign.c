@@ -455,6 +455,7 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
   if (st->assign.op == AST_UPDATE && !done) {
     if (!eval_place(p)) return eval_take_flow(s);
     p->v = update(p);
+    if (s->flow == FLOW_NEXT && s->config.in_place && !s->stage && !s->abstract) settle(p, 0, NULL);
   } else if (by) {
     p->v = updated(p, by, st->assign.value, first_given);
   } else {

@@ -426,6 +426,16 @@ static Value index_text(Session *s, const StrObj *t, const Index *index) {
   return text_part(s, t, lo, hi, step);
 }
 
+/* A small part of a tensor of script as a tensor of its own: a view would make the next write to the
+ * tensor copy all of it. */
+static Value part_of(Session *s, Value v) {
+  enum { SMALL = 4096 };
+  if (s->stage || v.tag != V_TENSOR || v.u.t->node) return v;
+  const Tensor *t = v.u.t->t;
+  if (t->store->rc == 1 || t->store->dev != DEV_CPU || tn_bytes(t) > SMALL) return v;
+  return v_tensor(s, tn_copy(&s->mem, t, DEV_CPU));
+}
+
 Value op_index(Session *s, Value x, const Index *index) {
   Span at = index->node->span;
   if (x.tag == V_UNKNOWN) return x;
@@ -450,7 +460,7 @@ Value op_index(Session *s, Value x, const Index *index) {
   }
   if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || v_is_number(x) || x.tag == V_SEQ)
     fail_at(s, ERR_INDEX_KIND, at, "%s cannot be indexed", value_type_text(s, x));
-  return index_tensor(s, x, index);
+  return part_of(s, index_tensor(s, x, index));
 }
 
 Value op_element(Session *s, Value x, int64_t i, Span at) {

@@ -112,50 +112,79 @@ static bool is_numeric(Value v) {
   return v_is_number(v) || v_is_tensor(v) || v.tag == V_BOOL;
 }
 
-/* Whether the element y of a list is x. Values of two kinds are not equal; numbers and tensors of
- * rank 0 are of one kind. */
-static bool same_element(Session *s, Value x, Value y, Span at) {
-  bool number = is_numeric(x) && is_numeric(y) && x.tag != y.tag;
-  if (!number) return value_same(x, y);
-  if (x.tag == V_BOOL || y.tag == V_BOOL) return false;
-  if (op_type_of(s, x).rank || op_type_of(s, y).rank) return false;
-  Value r = op_binary(s, AST_EQ, x, y, at, at, at);
-  return r.tag == V_BOOL ? r.u.i != 0 : tn_get_i64(op_tensor_of(s, r, at), 0) != 0;
+static bool is_bool_kind(Session *s, Value v) {
+  return v.tag == V_BOOL || (v_is_tensor(v) && op_type_of(s, v).dtype == DT_BOOL);
+}
+
+/* One bool, any or all of a tensor of bools. */
+static Value one_bool(Session *s, OpCode op, Value v, Span at) {
+  int64_t axes[CKL_MAX_RANK];
+  if (v.tag == V_BOOL || v.tag == V_UNKNOWN) return v;
+  int rank = op_type_of(s, v).rank;
+  for (int k = 0; k < rank; k++) axes[k] = k;
+  return rank ? op_reduce(s, op, v, rank, axes, false, at) : v;
+}
+
+static Value either(Session *s, AstOp op, Value a, Value b, Span at) {
+  bool ends = op == AST_OR;
+  if (a.tag == V_BOOL) return (a.u.i != 0) == ends ? a : b;
+  if (b.tag == V_BOOL) return (b.u.i != 0) == ends ? b : a;
+  return op_binary(s, op, a, b, at, at, at);
+}
+
+/* Whether y, an element of the right side, is x, as `==` says; values of two kinds are not equal. */
+static Value same_element(Session *s, const Node *e, Value x, Value y) {
+  Span at = e->span;
+  stack_check();
+  if (is_numeric(x) && is_numeric(y)) {
+    if (is_bool_kind(s, x) != is_bool_kind(s, y)) return v_bool(false);
+    Type a = op_type_of(s, x), b = op_type_of(s, y);
+    if (a.rank != b.rank) return v_bool(false);
+    for (int k = 0; k < a.rank; k++)
+      if (dim_compare(op_dims_of(s), a.dim[k], b.dim[k]) == DIM_DIFFERENT) return v_bool(false);
+    if (x.tag == V_BOOL && y.tag == V_BOOL) return v_bool(x.u.i == y.u.i);
+    Value r = op_binary(s, AST_EQ, x, y, at, e->binary.left->span, e->binary.right->span);
+    return one_bool(s, OP_ALL, r, at);
+  }
+  if (x.tag != y.tag) return v_bool(false);
+  size_t n, m;
+  Value *a = value_parts(s, x, &n), *b = value_parts(s, y, &m), all = v_bool(true);
+  if (!a) return v_bool(value_same(x, y));
+  if (n != m) return v_bool(false);
+  for (size_t i = 0; i < n; i++) {
+    if (x.tag == V_RECORD && x.u.rec->names[i] != y.u.rec->names[i]) return v_bool(false);
+    all = either(s, AST_AND, all, same_element(s, e, a[i], b[i]), at);
+  }
+  return all;
 }
 
 /* any(x == y) of the elements of a tensor. */
 static Value in_tensor(Session *s, Node *e, Value x, Value y) {
-  Span at = e->span;
   if (!is_numeric(x) || op_type_of(s, x).rank)
     fail_at(s, ERR_WANT_INT, e->binary.left->span,
             "`%s` of a tensor looks for one number, not for %s", ast_op_text(e->binary.op),
             value_type_text(s, x));
-  Value same = op_binary(s, AST_EQ, x, y, at, e->binary.left->span, e->binary.right->span);
-  if (same.tag == V_BOOL || same.tag == V_UNKNOWN) return same;
-  int64_t axes[CKL_MAX_RANK];
-  int rank = op_type_of(s, same).rank;
-  for (int k = 0; k < rank; k++) axes[k] = k;
-  return op_reduce(s, OP_ANY, same, rank, axes, false, at);
+  Value same = op_binary(s, AST_EQ, x, y, e->span, e->binary.left->span, e->binary.right->span);
+  return one_bool(s, OP_ANY, same, e->span);
 }
 
 static Value in_items(Session *s, Node *e, Value x, Value of) {
   const List *l = of.u.list;
-  bool nodes = x.tag == V_NODE || x.tag == V_DIM, all = is_numeric(x) || x.tag == V_DIM;
+  Value found = v_bool(false);
+  value_bound(s, x, e->binary.left->span);
+  value_bound(s, of, e->binary.right->span);
   for (size_t i = 0; i < l->count; i++) {
     if (l->items[i].tag == V_UNKNOWN) return l->items[i];
-    nodes |= l->items[i].tag == V_NODE || l->items[i].tag == V_DIM;
-    all &= is_numeric(l->items[i]) || l->items[i].tag == V_DIM;
+    found = either(s, AST_OR, found, same_element(s, e, x, l->items[i]), e->span);
+    if (found.tag == V_BOOL && found.u.i) break;
+    if (found.tag == V_TENSOR && tn_get_i64(found.u.t->t, 0)) break;
   }
-  if (nodes && all && l->count)
-    return in_tensor(s, e, x, op_stack(s, l->count, l->items, 0, e->binary.right->span));
-  for (size_t i = 0; i < l->count; i++)
-    if (same_element(s, x, l->items[i], e->span)) return v_bool(true);
-  return v_bool(false);
+  return found;
 }
 
 static Value in_range(Session *s, Node *e, Value x, const Range *r) {
   Span at = e->span;
-  if (!is_numeric(x) && x.tag != V_DIM)
+  if (!is_numeric(x) || is_bool_kind(s, x))
     fail_at(s, ERR_WANT_INT, e->binary.left->span, "a range has ints, not %s",
             value_type_text(s, x));
   Value from = op_binary(s, AST_GE, x, r->lo, at, at, at);
@@ -172,6 +201,8 @@ Value eval_in(Session *s, Node *e, Value x, Value of) {
     v = v_bool(text_has(of.u.str, x.u.str));
   } else if (of.tag == V_LIST || of.tag == V_TUPLE) {
     v = in_items(s, e, x, of);
+  } else if (of.tag == V_UNIT) {
+    v = v_bool(false);
   } else if (of.tag == V_RANGE) {
     v = in_range(s, e, x, of.u.range);
   } else if (v_is_tensor(of)) {

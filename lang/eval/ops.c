@@ -32,6 +32,7 @@
 #include "lang/value/texts.h"
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
+#include "runtime/reference/ref_scalar.h"
 
 static bool values_equal(Session *s, Value a, Value b, Span at);
 
@@ -287,11 +288,8 @@ static double float_op(AstOp op, double a, double b) {
   case AST_SUB: return a - b;
   case AST_MUL: return a * b;
   case AST_DIV: return a / b;
-  case AST_FLOORDIV: return floor(a / b);
-  case AST_MOD: {
-    double r = fmod(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-  }
+  case AST_FLOORDIV: return ref_floordiv_f64(a, b);
+  case AST_MOD: return ref_mod_f64(a, b);
   case AST_POW: return fm_pow_f64(a, b);
   default: return 0;
   }
@@ -397,6 +395,9 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     }
     Dim x = a.tag == V_DIM ? a.u.d : dim_const(t, a.u.i),
         y = b.tag == V_DIM ? b.u.d : dim_const(t, b.u.i), r;
+    int64_t n, m;
+    if (dim_is_const(t, x, &n) && dim_is_const(t, y, &m) && op != AST_DIV && op != AST_POW)
+      return number_op(s, op, v_int(n), v_int(m), at);
     switch (op) {
     case AST_ADD: r = dim_add(t, x, y); break;
     case AST_SUB: r = dim_sub(t, x, y); break;
@@ -417,7 +418,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     }
     }
     if (r == DIM_BAD)
-      fail_at(s, ERR_OVERFLOW, at, "a size does not fit 64 bits, or is divided by zero");
+      fail_at(s, ERR_OVERFLOW, at, "a size or number does not fit 64 bits, or is divided by zero");
     return type_dim_value(s, r);
   }
   if (a.tag == V_INT && b.tag == V_INT) {
@@ -695,6 +696,7 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
       if (x.tag == V_DIM || !dt_float((DType)op_type_of(s, x).dtype))
         return number_op(s, AST_SUB, v_int(0), x, at);
     }
+    if (op == OP_ABS && x.tag == V_INT) return x.u.i < 0 ? op_unary(s, OP_NEG, x, at) : x;
     if (want == DOM_BOOL)
       fail_at(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
     if (x.tag == V_NODE || x.tag == V_DIM) {
@@ -778,7 +780,7 @@ Value op_dim_node(Session *s, Dim d) {
   Value v = {.tag = V_NODE, .weak = true, .aux = s->stage->level};
   if (d == DIM_BAD)
     fail_at(s, ERR_OVERFLOW, s->stage->g->at.span,
-            "a size does not fit 64 bits, or is divided by zero");
+            "a size or number does not fit 64 bits, or is divided by zero");
   v.u.v = gr_dim(s->stage->g, d);
   return v;
 }
