@@ -426,8 +426,8 @@ static Value index_text(Session *s, const StrObj *t, const Index *index) {
   return text_part(s, t, lo, hi, step);
 }
 
-/* A small part of a tensor of script as a tensor of its own: a view would make the next write to the
- * tensor copy all of it. */
+/* A small part of a tensor of script as a tensor of its own: a view would make the next write to
+ * the tensor copy all of it. */
 static Value part_of(Session *s, Value v) {
   enum { SMALL = 4096 };
   if (s->stage || v.tag != V_TENSOR || v.u.t->node) return v;

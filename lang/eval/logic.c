@@ -132,7 +132,7 @@ static Value either(Session *s, AstOp op, Value a, Value b, Span at) {
   return op_binary(s, op, a, b, at, at, at);
 }
 
-/* Whether y, an element of the right side, is x, as `==` says; values of two kinds are not equal. */
+/* Whether y, of the right side, is x, as `==` says. Values of two kinds are not equal. */
 static Value same_element(Session *s, const Node *e, Value x, Value y) {
   Span at = e->span;
   stack_check();
