@@ -12,7 +12,7 @@ try() {
   grep -v '^ok ' "alloc.$$" >"alloc.$$.bad"
   tap_status $status "$title" "alloc.$$.bad"
 }
-[ -z "${SANITIZE-}" ] || : "${ALLOC_SAMPLES:=2}"
+[ -z "${SANITIZE-}" ] || : "${ALLOC_SAMPLES:=1}"
 # What is compiled must not hang on the time it takes: runs are compared.
 code=native
 [ -n "${CKL_CODEGEN-}" ] || code=reference
