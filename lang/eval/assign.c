@@ -319,7 +319,6 @@ static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
   Value old = place_value(p);
   Args a = eval_args(s, &rest, &old, at, call->span);
   if (s->flow != FLOW_NEXT) return v_unit();
-  if (a.count > 1 && a.names[1]) first_given = false; /* an argument by name */
   if (s->config.in_place && !s->stage && !s->abstract && holds(p, old, false)) {
     settle(p, a.count - 1, a.v + 1);
     a.own = holds(p, old, true);
@@ -480,7 +479,8 @@ Flow eval_assign(Session *s, Node *st) {
   if (s->config.in_place && !s->stage && !s->abstract) {
     by = st->assign.op == AST_UPDATE ? update_by(s, st) : update_written_out(s, st, &first_given);
     if (by && update_variable(s, st, by, first_given, mark, &v, &done)) return FLOW_NEXT;
-    if (done) by = NULL;
+    bool may_be_field = st->assign.op != AST_UPDATE && !first_given; /* r = r.push(1): rule 9 */
+    if (done || may_be_field) by = NULL;
   }
   if (st->assign.op != AST_UPDATE && !by && !done) {
     v = eval_expr(s, st->assign.value);

@@ -33,7 +33,7 @@ typedef struct Item {
   int64_t step;
 } Item;
 
-static bool literal_negative(const Node *n) {
+bool index_from_end(const Node *n) {
   return n->kind == N_UNARY && n->unary.op == AST_NEG && n->unary.operand->kind == N_INT;
 }
 
@@ -42,7 +42,7 @@ static bool literal_negative(const Node *n) {
 static Value bound(Session *s, Node *n, Value v, bool *neg) {
   *neg = false;
   if (!n) return v_unit();
-  *neg = literal_negative(n);
+  *neg = index_from_end(n);
   bool run_time = v.tag == V_NODE && v.weak && !dt_float((DType)op_type_of(s, v).dtype);
   if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN && !run_time)
     fail_at(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
@@ -88,7 +88,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
   }
   if (v.tag == V_INT || v.tag == V_DIM || v.tag == V_UNKNOWN) {
     it.kind = IT_INT;
-    it.neg = literal_negative(n);
+    it.neg = index_from_end(n);
     return it;
   }
   if (v_is_weak_list(v)) it.v = v = op_as_tensor(s, v, DT_I64, n->span);
@@ -370,7 +370,7 @@ Index index_eval(Session *s, Node *index) {
 size_t index_item(Session *s, const Index *index, size_t count, const char *of) {
   const IndexPart *p = &index->part[0];
   int64_t given = want_int(s, p->v, p->node->span, fail_text(s, "the index of %s", of));
-  int64_t i = literal_negative(p->node) ? given + (int64_t)count : given;
+  int64_t i = index_from_end(p->node) ? given + (int64_t)count : given;
   if (i < 0 || (size_t)i >= count)
     fail_at(s, ERR_INDEX_RANGE, p->node->span, "index %lld is out of range for %s of %zu",
             (long long)given, of, count);

@@ -17,6 +17,8 @@ typedef struct Index {
   size_t count;
   IndexPart *part;
 } Index;
+/* Whether an index or bound counts from the end: a literal with a minus (rule 32). */
+bool index_from_end(const Node *n);
 Index index_eval(Session *s, Node *index);
 Value op_index(Session *s, Value x, const Index *index);
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);

@@ -93,10 +93,6 @@ static bool int_of(Value v, int64_t *i) {
   return true;
 }
 
-static bool literal_minus(const Node *n) {
-  return n->kind == N_UNARY && n->unary.op == AST_NEG;
-}
-
 /* A bound of a slice; `none` if it is absent. */
 static bool bound_of(const Node *n, Value v, int64_t size, int64_t none, int64_t *i) {
   if (!n) {
@@ -104,7 +100,7 @@ static bool bound_of(const Node *n, Value v, int64_t size, int64_t none, int64_t
     return true;
   }
   if (v.tag != V_INT) return false;
-  *i = v.u.i + (literal_minus(n) ? size : 0);
+  *i = v.u.i + (index_from_end(n) ? size : 0);
   return *i >= 0 && *i <= size;
 }
 
@@ -129,7 +125,7 @@ static bool region_of(const Tensor *t, const Index *index, Region *r) {
         if (n->slice.step && (p->step.tag != V_INT || (step = p->step.u.i) <= 0)) return false;
       } else {
         if (!ast_is_expr(n) || !int_of(p->v, &lo)) return false;
-        if (literal_minus(n)) lo += size;
+        if (index_from_end(n)) lo += size;
         if (lo < 0 || lo >= size) return false;
         r->offset += lo * t->stride[k];
         continue;
@@ -221,7 +217,7 @@ bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, 
     if (part) copy = tn_copy(&s->mem, part, DEV_CPU);
     tn_unref(part);
     if (sums && op == AST_SUB) nv = op_unary(s, OP_NEG, nv, at);
-    nv = op_binary(s, sums ? AST_ADD : op, v_tensor(s, copy), nv, at, at, at);
+    nv = op_binary(s, sums ? AST_ADD : op, v_tensor(s, copy), nv, at, index->node->span, at);
     if (nv.tag != V_TENSOR || nv.u.t->t->dtype != t->dtype) return false;
   }
   if (!stretches(nv.u.t->t, &r)) return false;
