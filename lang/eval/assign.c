@@ -431,7 +431,7 @@ static bool assign_number(Session *s, Node *st, Value v) {
   if (s->stage || s->abstract || s->frame->fixed || s->frame->code) return false;
   Value *slot = variable(s, x);
   AstOp op = st->assign.op;
-  if (!slot || (op != AST_NONE && !op_quick(op, *slot, v, &v))) return false;
+  if (!slot || (op != AST_NONE && !op_numbers(s, op, *slot, v, st->span, &v))) return false;
   value_set(slot, v);
   return true;
 }

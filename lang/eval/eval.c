@@ -378,9 +378,13 @@ static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
 }
 
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
+  v[0] = eval_expr(s, left);
+  if (!v_counted(v[0])) { /* no param, so no write changes it */
+    v[1] = eval_expr(s, right);
+    return;
+  }
   Operands read;
   operands_open(s, &read, v);
-  v[0] = eval_expr(s, left);
   read.count = 1;
   v[1] = eval_expr(s, right);
   operands_close(s, &read);
@@ -395,18 +399,9 @@ static APART Value eval_binary(Session *s, Node *e) {
   AstOp op = e->binary.op;
   if (op == AST_AND || op == AST_OR) return eval_logic(s, e);
   Value v[2], r;
-  v[0] = eval_expr(s, e->binary.left);
-  if (v_counted(v[0])) {
-    Operands read;
-    operands_open(s, &read, v);
-    read.count = 1;
-    v[1] = eval_expr(s, e->binary.right);
-    operands_close(s, &read);
-  } else {
-    v[1] = eval_expr(s, e->binary.right);
-  }
+  eval_pair(s, e->binary.left, e->binary.right, v);
   if (s->flow != FLOW_NEXT) return v_unit();
-  if (op_quick(op, v[0], v[1], &r)) return r;
+  if (op_numbers(s, op, v[0], v[1], e->span, &r)) return r;
   if (op == AST_IN || op == AST_NOT_IN) return eval_in(s, e, v[0], v[1]);
   if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
   if (op == AST_POW && v[1].tag == V_INT && e->binary.right->kind != N_INT && is_float(s, v[0]))

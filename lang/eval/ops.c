@@ -333,36 +333,28 @@ static Value powers(Session *s, Value x, int64_t k, Span at) {
   return r;
 }
 
-static bool quick_int(AstOp op, int64_t a, int64_t b, Value *r) {
-  int64_t x = 0;
-  bool bad = false;
-  switch (op) {
-  case AST_ADD: bad = __builtin_add_overflow(a, b, &x); break;
-  case AST_SUB: bad = __builtin_sub_overflow(a, b, &x); break;
-  case AST_MUL: bad = __builtin_mul_overflow(a, b, &x); break;
-  case AST_MOD:
-  case AST_FLOORDIV:
-    if (a < 0 || b <= 0) return false;
-    x = op == AST_MOD ? a % b : a / b;
-    break;
-  case AST_LT: *r = v_bool(a < b); return true;
-  case AST_LE: *r = v_bool(a <= b); return true;
-  case AST_GT: *r = v_bool(a > b); return true;
-  case AST_GE: *r = v_bool(a >= b); return true;
-  case AST_EQ: *r = v_bool(a == b); return true;
-  case AST_NE: *r = v_bool(a != b); return true;
-  default: return false;
+/* Two numbers that are known. */
+static Value known_numbers(Session *s, AstOp op, Value a, Value b, Span at) {
+  if (a.tag == V_INT && b.tag == V_INT) {
+    if (is_compare(op)) return v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i));
+    if (op == AST_DIV) return v_float((double)a.u.i / (double)b.u.i);
+    if (op == AST_POW && b.u.i < 0) return v_float(fm_pow_f64((double)a.u.i, (double)b.u.i));
+    return v_int(op_int(s, op, a.u.i, b.u.i, at));
   }
-  *r = v_int(x);
-  return !bad;
+  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
+  if (is_compare(op)) return v_bool(compare(op, x < y ? -1 : x > y ? 1 : x == y ? 0 : 2));
+  if (op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
+    double r = x;
+    for (int64_t i = 1; i < b.u.i; i++) r *= x;
+    return v_float(r);
+  }
+  return v_float(float_op(op, x, y));
 }
 
-bool op_quick(AstOp op, Value a, Value b, Value *r) {
-  if (a.tag == V_INT && b.tag == V_INT) return quick_int(op, a.u.i, b.u.i, r);
-  if ((a.tag != V_FLOAT && a.tag != V_INT) || (b.tag != V_FLOAT && b.tag != V_INT)) return false;
-  if (op != AST_ADD && op != AST_SUB && op != AST_MUL && op != AST_DIV) return false;
-  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
-  *r = v_float(op == AST_ADD ? x + y : op == AST_SUB ? x - y : op == AST_MUL ? x * y : x / y);
+bool op_numbers(Session *s, AstOp op, Value a, Value b, Span at, Value *r) {
+  bool known = (a.tag == V_INT || a.tag == V_FLOAT) && (b.tag == V_INT || b.tag == V_FLOAT);
+  if (!known || (!is_compare(op) && (op < AST_ADD || op > AST_MOD))) return false;
+  *r = known_numbers(s, op, a, b, at);
   return true;
 }
 
@@ -421,20 +413,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
       fail_at(s, ERR_OVERFLOW, at, "a size or number does not fit 64 bits, or is divided by zero");
     return type_dim_value(s, r);
   }
-  if (a.tag == V_INT && b.tag == V_INT) {
-    if (is_compare(op)) return v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i));
-    if (op == AST_DIV) return v_float((double)a.u.i / (double)b.u.i);
-    if (op == AST_POW && b.u.i < 0) return v_float(fm_pow_f64((double)a.u.i, (double)b.u.i));
-    return v_int(op_int(s, op, a.u.i, b.u.i, at));
-  }
-  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
-  if (is_compare(op)) return v_bool(compare(op, x < y ? -1 : x > y ? 1 : x == y ? 0 : 2));
-  if (op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
-    double r = x;
-    for (int64_t i = 1; i < b.u.i; i++) r *= x;
-    return v_float(r);
-  }
-  return v_float(float_op(op, x, y));
+  return known_numbers(s, op, a, b, at);
 }
 
 /* ---- broadcasting */
