@@ -319,7 +319,7 @@ static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
   Value old = place_value(p);
   Args a = eval_args(s, &rest, &old, at, call->span);
   if (s->flow != FLOW_NEXT) return v_unit();
-  if (s->config.in_place && !s->stage && !s->abstract && holds(p, old, false)) {
+  if (owned_on(s) && holds(p, old, false)) {
     settle(p, a.count - 1, a.v + 1);
     a.own = holds(p, old, true);
     if (!a.own) a.v[0] = value_pool(s, old);
@@ -454,14 +454,13 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
   if (st->assign.op == AST_UPDATE && !done) {
     if (!eval_place(p)) return eval_take_flow(s);
     p->v = update(p);
-    if (s->flow == FLOW_NEXT && s->config.in_place && !s->stage && !s->abstract) settle(p, 0, NULL);
+    if (s->flow == FLOW_NEXT && owned_on(s)) settle(p, 0, NULL);
   } else if (by) {
     p->v = updated(p, by, st->assign.value, first_given);
   } else {
     eval_place(p);
     bool looks = p->count || (p->op == AST_ADD && v.tag == V_STR);
-    if (s->flow == FLOW_NEXT && looks && s->config.in_place && !s->stage && !s->abstract)
-      settle(p, 0, NULL);
+    if (s->flow == FLOW_NEXT && looks && owned_on(s)) settle(p, 0, NULL);
   }
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (p->root->kind == N_NAME)
@@ -476,7 +475,7 @@ Flow eval_assign(Session *s, Node *st) {
   const Builtin *by = NULL;
   bool first_given = false, done = false;
   Value v = v_unit();
-  if (s->config.in_place && !s->stage && !s->abstract) {
+  if (owned_on(s)) {
     by = st->assign.op == AST_UPDATE ? update_by(s, st) : update_written_out(s, st, &first_given);
     if (by && update_variable(s, st, by, first_given, mark, &v, &done)) return FLOW_NEXT;
     bool may_be_field = st->assign.op != AST_UPDATE && !first_given; /* r = r.push(1): rule 9 */

@@ -290,7 +290,6 @@ static double float_op(AstOp op, double a, double b) {
   case AST_DIV: return a / b;
   case AST_FLOORDIV: return ref_floordiv_f64(a, b);
   case AST_MOD: return ref_mod_f64(a, b);
-  case AST_POW: return fm_pow_f64(a, b);
   default: return 0;
   }
 }
@@ -333,29 +332,32 @@ static Value powers(Session *s, Value x, int64_t k, Span at) {
   return r;
 }
 
-/* Two numbers that are known. */
-static Value known_numbers(Session *s, AstOp op, Value a, Value b, Span at) {
-  if (a.tag == V_INT && b.tag == V_INT) {
-    if (is_compare(op)) return v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i));
-    if (op == AST_DIV) return v_float((double)a.u.i / (double)b.u.i);
-    if (op == AST_POW && b.u.i < 0) return v_float(fm_pow_f64((double)a.u.i, (double)b.u.i));
-    return v_int(op_int(s, op, a.u.i, b.u.i, at));
+bool op_numbers(Session *s, AstOp op, Value a, Value b, Span at, Value *r) {
+  if (!is_compare(op) && (op < AST_ADD || op > AST_MOD)) return false;
+  if (a.tag == V_INT && b.tag == V_INT && op != AST_DIV) {
+    *r = is_compare(op) ? v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i))
+                        : v_int(op_int(s, op, a.u.i, b.u.i, at));
+    return true;
   }
+  if ((a.tag != V_INT && a.tag != V_FLOAT) || (b.tag != V_INT && b.tag != V_FLOAT)) return false;
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
-  if (is_compare(op)) return v_bool(compare(op, x < y ? -1 : x > y ? 1 : x == y ? 0 : 2));
-  if (op == AST_POW && b.tag == V_INT && b.u.i >= 2 && b.u.i <= 4) {
-    double r = x;
-    for (int64_t i = 1; i < b.u.i; i++) r *= x;
-    return v_float(r);
-  }
-  return v_float(float_op(op, x, y));
+  *r = is_compare(op) ? v_bool(compare(op, x < y    ? -1
+                                           : x > y  ? 1
+                                           : x == y ? 0
+                                                    : 2))
+                      : v_float(float_op(op, x, y));
+  return true;
 }
 
-bool op_numbers(Session *s, AstOp op, Value a, Value b, Span at, Value *r) {
-  bool known = (a.tag == V_INT || a.tag == V_FLOAT) && (b.tag == V_INT || b.tag == V_FLOAT);
-  if (!known || (!is_compare(op) && (op < AST_ADD || op > AST_MOD))) return false;
-  *r = known_numbers(s, op, a, b, at);
-  return true;
+/* a ** b of two numbers that are known. */
+static Value known_power(Session *s, Value a, Value b, Span at) {
+  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
+  if (a.tag == V_INT && b.tag == V_INT && b.u.i >= 0)
+    return v_int(op_int(s, AST_POW, a.u.i, b.u.i, at));
+  if (a.tag == V_INT || b.tag != V_INT || b.u.i < 2 || b.u.i > 4) return v_float(fm_pow_f64(x, y));
+  double r = x;
+  for (int64_t i = 1; i < b.u.i; i++) r *= x;
+  return v_float(r);
 }
 
 /* Two numbers, static or of run time. */
@@ -413,7 +415,8 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
       fail_at(s, ERR_OVERFLOW, at, "a size or number does not fit 64 bits, or is divided by zero");
     return type_dim_value(s, r);
   }
-  return known_numbers(s, op, a, b, at);
+  Value r;
+  return op_numbers(s, op, a, b, at, &r) ? r : known_power(s, a, b, at);
 }
 
 /* ---- broadcasting */

@@ -31,7 +31,7 @@ void owned_settle(Session *s, size_t mark, size_t n, const Value *keep) {
 }
 
 bool owned_alone(const Session *s, Value v) {
-  return s->config.in_place && !s->stage && !s->abstract && v_counted(v) && v.u.o->rc == 1;
+  return owned_on(s) && v_counted(v) && v.u.o->rc == 1;
 }
 
 /* ---- lists and records */

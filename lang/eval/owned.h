@@ -4,6 +4,10 @@
 
 #include "lang/eval/index.h"
 
+/* Whether values change in place: in script, unless CKL_IN_PLACE=0. */
+static inline bool owned_on(const Session *s) {
+  return s->config.in_place && !s->stage && !s->abstract;
+}
 /* Drains the pool to the mark, but for the n values. From then on the count of an object says who
  * holds it: variables, elements, captures, running loops and calls, the tape, the host. Script. */
 void owned_settle(Session *s, size_t mark, size_t n, const Value *keep);
