@@ -180,7 +180,7 @@ ckl_value *ckl_tensor_borrow(ckl_session *s, const char *dtype, int rank, const 
                              void *data, void (*done)(void *ud), void *ud);
 typedef enum ckl_kind {
   CKL_UNIT, CKL_NONE, CKL_BOOL, CKL_INT, CKL_FLOAT, CKL_STR, CKL_TENSOR, CKL_LIST, CKL_TUPLE,
-  CKL_RECORD, CKL_FN, CKL_MODEL, CKL_OTHER
+  CKL_RECORD, CKL_FN, CKL_MODEL, CKL_OTHER, CKL_DICT
 } ckl_kind;
 ckl_kind ckl_kind_of(const ckl_value *v);                       /* [-] NULL is CKL_UNIT */
 int64_t ckl_to_int(const ckl_value *v); /* [-] numbers, bools, one-element tensors; else 0 */
@@ -193,9 +193,10 @@ int64_t ckl_tensor_dim(const ckl_value *v, int axis);           /* [-] */
 /* Row-major elements, valid until the next call that uses v or the session. NULL when not a tensor.
  * [m] */
 const void *ckl_tensor_data(ckl_value *v);
-size_t ckl_length(const ckl_value *v);                          /* [-] of a list, tuple, record */
+size_t ckl_length(const ckl_value *v);       /* [-] of a list, tuple, record, dict */
 ckl_value *ckl_item(const ckl_value *v, size_t i); /* [m] element; NULL when out of range */
 const char *ckl_field_name(const ckl_value *v, size_t i);       /* [-] of a record */
+ckl_value *ckl_key(const ckl_value *v, size_t i); /* [m] of a dict, whose i-th value it has */
 /* A top-level variable, or NULL. [m] */
 ckl_value *ckl_get(ckl_session *s, const char *name);
 /* Sets a variable as a top-level `let` does; "_" sets the value that the next statements read as

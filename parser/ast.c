@@ -54,6 +54,8 @@ static const char *const kind_names[N_KIND_COUNT] = {
     [N_TUPLE] = "tuple",
     [N_RECORD] = "record",
     [N_LIST] = "list",
+    [N_DICT] = "dict",
+    [N_ENTRY] = "entry",
     [N_COMP] = "comp",
     [N_COMP_FOR] = "in",
     [N_LAMBDA] = "lambda",
@@ -63,6 +65,7 @@ static const char *const kind_names[N_KIND_COUNT] = {
     [N_WORD] = "word",
     [N_TYPE_NAME] = "type-name",
     [N_TYPE_LIST] = "type-list",
+    [N_TYPE_DICT] = "type-dict",
     [N_TYPE_TUPLE] = "type-tuple",
     [N_TYPE_RECORD] = "type-record",
     [N_TYPE_FIELD] = "type-field",
@@ -88,7 +91,7 @@ const char *ast_op_text(AstOp op) {
 
 bool ast_is_expr(const Node *n) {
   return (n->kind >= N_INT && n->kind <= N_WRAP && n->kind != N_ARG && n->kind != N_ELLIPSIS &&
-          n->kind != N_SLICE && n->kind != N_COMP_FOR) ||
+          n->kind != N_SLICE && n->kind != N_ENTRY && n->kind != N_COMP_FOR) ||
          n->kind == N_BAD;
 }
 
@@ -180,6 +183,7 @@ void ast_children(const Node *n, Visit *f, void *ud) {
   case N_TUPLE:
   case N_RECORD:
   case N_LIST:
+  case N_DICT:
   case N_TYPE_TUPLE:
   case N_TYPE_RECORD: each(n->list, f, ud); break;
   case N_STRING:
@@ -210,6 +214,11 @@ void ast_children(const Node *n, Visit *f, void *ud) {
     one(n->if_.cond, f, ud);
     one(n->if_.then, f, ud);
     one(n->if_.els, f, ud);
+    break;
+  case N_ENTRY:
+  case N_TYPE_DICT:
+    one(n->entry.key, f, ud);
+    one(n->entry.value, f, ud);
     break;
   case N_COMP:
     one(n->comp.value, f, ud);
@@ -355,6 +364,7 @@ bool ast_equal(const Node *a, const Node *b) {
   case N_TUPLE:
   case N_RECORD:
   case N_LIST:
+  case N_DICT:
   case N_TYPE_TUPLE:
   case N_TYPE_RECORD: return same_list(a->list, b->list);
   case N_INT:
@@ -380,6 +390,9 @@ bool ast_equal(const Node *a, const Node *b) {
   case N_IF:
     return ast_equal(a->if_.cond, b->if_.cond) && ast_equal(a->if_.then, b->if_.then) &&
            ast_equal(a->if_.els, b->if_.els);
+  case N_ENTRY:
+  case N_TYPE_DICT:
+    return ast_equal(a->entry.key, b->entry.key) && ast_equal(a->entry.value, b->entry.value);
   case N_COMP:
     return ast_equal(a->comp.value, b->comp.value) && same_list(a->comp.fors, b->comp.fors);
   case N_CHECKPOINT:

@@ -233,6 +233,9 @@ struct Node {
     } type_name; /* dims: expressions, N_PACK */
     Node *type_list;
     struct {
+      Node *key, *value;
+    } entry;
+    struct {
       Word name;
       Node *type;
     } type_field;

@@ -451,9 +451,10 @@ static bool after_operand(Parser *ps, Tok t) {
   }
   if (t.kind == TK_ARROW)
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a function is written `fn(x) = e`", NULL);
-  if (t.kind == TK_COLON && gr_symbol(ps->gr, 2) == TK_LBRACE)
-    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a record is written in parentheses, with `=`",
-               "(x = 1, y = 2)");
+  for (int i = 1; t.kind == TK_COLON && i < 6; i++)
+    if (gr_symbol(ps->gr, i) == TK_LBRACE)
+      return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a dict is written in brackets: `[\"x\": 1]`",
+                 "a record is `(x = 1, y = 2)`");
   if (begins_expr(t.kind) && (!t.first || fits(ps, TK_COMMA))) {
     Buf b;
     buf_init_arena(&b, ps->c->arena);

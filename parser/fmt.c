@@ -196,11 +196,8 @@ static void put_list(Fmt *f, NodeList l, ListStyle style, uint32_t end) {
   text(f, style.close);
 }
 
-/* ` = e` or ` += e` behind a name; a comment goes between the two, on a line of its own. */
-static void put_value_of(Fmt *f, AstOp op, const Node *e) {
-  text(f, " ");
-  if (op != AST_NONE) text(f, ast_op_text(op));
-  text(f, "=");
+/* An expression behind `=` or `:`; a comment goes between the two, on a line of its own. */
+static void put_behind_sign(Fmt *f, const Node *e) {
   bool commented = pending(f, e->span.lo) != NULL;
   if (commented) {
     mark(f, I_IN);
@@ -211,6 +208,14 @@ static void put_value_of(Fmt *f, AstOp op, const Node *e) {
   }
   put_expr(f, e, 0);
   if (commented) mark(f, I_OUT);
+}
+
+/* ` = e` or ` += e` behind a name. */
+static void put_value_of(Fmt *f, AstOp op, const Node *e) {
+  text(f, " ");
+  if (op != AST_NONE) text(f, ast_op_text(op));
+  text(f, "=");
+  put_behind_sign(f, e);
 }
 
 static void put_init(Fmt *f, const Node *e) {
@@ -381,6 +386,7 @@ static bool hugs(const Fmt *f, const Node *n, bool alone) {
   case N_CHECKPOINT:
   case N_WRAP: return is_tall(f, n->region.body);
   case N_LIST:
+  case N_DICT:
   case N_RECORD:
   case N_TUPLE: return alone && n->list.count > 0;
   case N_COMP: return alone;
@@ -614,13 +620,26 @@ static void put_slice(Fmt *f, const Node *n) {
   }
 }
 
+static void put_empty_dict(Fmt *f, const Node *n) {
+  bool comment = pending(f, n->span.hi) != NULL;
+  text(f, "[");
+  if (comment) {
+    mark(f, I_IN);
+    mark(f, I_HARD);
+    comments_before(f, n->span.hi);
+    mark(f, I_OUT);
+    mark(f, I_HARD);
+  }
+  text(f, ":]");
+}
+
 static void put_comp(Fmt *f, const Node *n) {
   text(f, "[");
   open_all(f);
   mark(f, I_IN);
   mark(f, I_SOFT);
   comments_before(f, n->comp.value->span.lo);
-  put_expr(f, n->comp.value, P_LAMBDA);
+  put_node(f, n->comp.value);
   for (uint32_t i = 0; i < n->comp.fors.count; i++) {
     const Node *g = n->comp.fors.items[i];
     text(f, i ? "," : "");
@@ -674,6 +693,12 @@ static void put_bare(Fmt *f, const Node *n) {
   case N_TUPLE: put_tuple(f, n); break;
   case N_RECORD: put_list(f, n->list, (ListStyle){"(", ")", true, false}, n->span.hi); break;
   case N_LIST: put_list(f, n->list, (ListStyle){"[", "]", true, false}, n->span.hi); break;
+  case N_DICT:
+    if (n->list.count)
+      put_list(f, n->list, (ListStyle){"[", "]", true, false}, n->span.hi);
+    else
+      put_empty_dict(f, n);
+    break;
   case N_COMP: put_comp(f, n); break;
   case N_LAMBDA: put_fn(f, n->fn); break;
   case N_CHECKPOINT:
@@ -719,6 +744,13 @@ static void put_type(Fmt *f, const Node *n) {
   case N_TYPE_LIST:
     text(f, "[");
     put_node(f, n->type_list);
+    text(f, "]");
+    break;
+  case N_TYPE_DICT:
+    text(f, "[");
+    put_node(f, n->entry.key);
+    text(f, ": ");
+    put_node(f, n->entry.value);
     text(f, "]");
     break;
   case N_TYPE_TUPLE:
@@ -930,12 +962,18 @@ static void put_node(Fmt *f, const Node *n) {
       put_expr(f, n->arg.value, P_LAMBDA);
     }
     break;
+  case N_ENTRY:
+    put_expr(f, n->entry.key, P_LAMBDA);
+    text(f, ":");
+    put_behind_sign(f, n->entry.value);
+    break;
   case N_ELLIPSIS: text(f, "..."); break;
   case N_SLICE: put_slice(f, n); break;
   case N_CLAUSE: put_clause(f, n); break;
   case N_WORD: put_words(f, n->path, "."); break;
   case N_TYPE_NAME:
   case N_TYPE_LIST:
+  case N_TYPE_DICT:
   case N_TYPE_TUPLE:
   case N_TYPE_RECORD:
   case N_TYPE_FIELD:

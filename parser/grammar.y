@@ -75,6 +75,7 @@ int GrFallback(int token);
 %type fields {NodeList *}
 %type indices {NodeList *}
 %type exprs {NodeList *}
+%type entries {NodeList *}
 %type gens {NodeList *}
 %type dotted {Words *}
 %type names {Words *}
@@ -294,6 +295,12 @@ type(A) ::= dotted(D) LBRACK dims(L) RBRACK(R). {
 type(A) ::= LBRACK(L) type(T) RBRACK(R). {
   A = NODE(N_TYPE_LIST, L.lo, R.hi);
   A->type_list = T;
+  A = DONE(A);
+}
+type(A) ::= LBRACK(L) type(K) COLON type(T) RBRACK(R). {
+  A = NODE(N_TYPE_DICT, L.lo, R.hi);
+  A->entry.key = K;
+  A->entry.value = T;
   A = DONE(A);
 }
 type(A) ::= LPAREN(L) RPAREN(R). { A = NODE(N_TYPE_TUPLE, L.lo, R.hi); }
@@ -626,6 +633,18 @@ primary(A) ::= LBRACK(L) expr(E) FOR gens(G) RBRACK(R). {
   A->comp.fors = *G;
   A = DONE(A);
 }
+primary(A) ::= LBRACK(L) COLON RBRACK(R). { A = NODE(N_DICT, L.lo, R.hi); }
+primary(A) ::= LBRACK(L) entries(X) ocomma RBRACK(R). {
+  A = NODE(N_DICT, L.lo, R.hi);
+  A->list = *X;
+  A = DONE(A);
+}
+primary(A) ::= LBRACK(L) entry(E) FOR gens(G) RBRACK(R). {
+  A = NODE(N_COMP, L.lo, R.hi);
+  A->comp.value = E;
+  A->comp.fors = *G;
+  A = DONE(A);
+}
 primary(A) ::= CHECKPOINT(K) opolicy(P) block(B). {
   A = NODE(N_CHECKPOINT, K.lo, HI(B));
   A->region.clauses = *P.list;
@@ -638,6 +657,15 @@ primary(A) ::= WRAP(K) policy(P) block(B). {
   A->region.clauses = *P.list;
   A->region.has_policy = true;
   A->region.body = B;
+  A = DONE(A);
+}
+
+entries(A) ::= entry(E). { A = ps_list1(ps, E); }
+entries(A) ::= entries(L) COMMA entry(E). { A = ps_push(ps, L, E); }
+entry(A) ::= expr(K) COLON expr(V). {
+  A = NODE(N_ENTRY, LO(K), HI(V));
+  A->entry.key = K;
+  A->entry.value = V;
   A = DONE(A);
 }
 

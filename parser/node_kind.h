@@ -58,6 +58,8 @@ typedef enum NodeKind {
   N_TUPLE,      /* [list] one item or more */
   N_RECORD,     /* [list] (x = 1, y = 2): N_ARG each, with names */
   N_LIST,       /* [list] */
+  N_DICT,       /* [list] [k: v, l: w], [:]: N_ENTRY each */
+  N_ENTRY,      /* [entry] k: v of a dict, or as the value of a comprehension */
   N_COMP,       /* [comp] [e for p in s, q in t] */
   N_COMP_FOR,   /* [loop] one `p in s if c` of it: pat, iter and cond only */
   N_LAMBDA,     /* [fn] name empty */
@@ -71,6 +73,7 @@ typedef enum NodeKind {
   /* types */
   N_TYPE_NAME,   /* [type_name] f32[B, d], data.Table, params[net] */
   N_TYPE_LIST,   /* [type_list] [T] */
+  N_TYPE_DICT,   /* [entry] [K: T] */
   N_TYPE_TUPLE,  /* [list] (A, B), (A,), () */
   N_TYPE_RECORD, /* [list] (x: A, y: B): N_TYPE_FIELD each */
   N_TYPE_FIELD,  /* [type_field] */

@@ -34,6 +34,8 @@ typedef struct Guarded {
   Modes modes;
   bool abstract, by_reference, made_up;
   int depth, flow, block_depth;
+  size_t fixed;
+  bool nests;
   uint64_t seed_scope;
   Element *element;
   Running *place;
@@ -52,6 +54,8 @@ int api_guard(Session *s, void (*f)(void *ud), void *ud) {
                s->depth,
                s->flow,
                s->frame ? s->frame->block_depth : 0,
+               s->frame ? s->frame->fixed : 0,
+               s->frame && s->frame->nests,
                s->seed_scope,
                s->element,
                s->frame ? s->frame->place : NULL,
@@ -71,6 +75,9 @@ int api_guard(Session *s, void (*f)(void *ud), void *ud) {
     if (s->frame) {
       s->frame->block_depth = g.block_depth;
       s->frame->place = g.place;
+      s->frame->fixed = g.fixed;
+      s->frame->nests = g.nests;
+      s->frame->source = NULL;
       s->frame->iteration = false;
     }
     s->seed_scope = g.seed_scope;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lang/api/job.h"
+#include "lang/value/dict.h"
 
 /* ---- values */
 
@@ -135,6 +136,7 @@ ckl_kind ckl_kind_of(const ckl_value *v) {
   case V_LIST: return CKL_LIST;
   case V_TUPLE: return CKL_TUPLE;
   case V_RECORD: return CKL_RECORD;
+  case V_DICT: return CKL_DICT;
   case V_FN:
   case V_BUILTIN:
   case V_DTYPE: return CKL_FN;
@@ -194,14 +196,20 @@ const void *ckl_tensor_data(ckl_value *v) {
 }
 
 size_t ckl_length(const ckl_value *v) {
-  if (!v) return 0;
-  if (v->v.tag == V_LIST || v->v.tag == V_TUPLE) return v->v.u.list->count;
-  return v->v.tag == V_RECORD ? v->v.u.rec->count : 0;
+  size_t n = 0;
+  if (v) value_items(v->v, &n);
+  return n;
 }
 
 ckl_value *ckl_item(const ckl_value *v, size_t i) {
   if (!v || !v->owner || i >= ckl_length(v)) return NULL;
-  return api_handle(v->owner, v->v.tag == V_RECORD ? v->v.u.rec->items[i] : v->v.u.list->items[i]);
+  size_t n;
+  return api_handle(v->owner, value_items(v->v, &n)[i]);
+}
+
+ckl_value *ckl_key(const ckl_value *v, size_t i) {
+  if (!v || !v->owner || v->v.tag != V_DICT || i >= ckl_length(v)) return NULL;
+  return api_handle(v->owner, v->v.u.dict->keys[i]);
 }
 
 const char *ckl_field_name(const ckl_value *v, size_t i) {

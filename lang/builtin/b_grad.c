@@ -459,7 +459,8 @@ static bool has_gradient(Session *s, Value y) {
 /* f(x) as one tensor, or as a tree. */
 static Value results_of(Session *s, Value f, Value x, Span at) {
   Value y = call_simple(s, f, 1, &x, at);
-  bool tree = y.tag == V_TUPLE || y.tag == V_RECORD || (y.tag == V_LIST && !y.u.list->weak);
+  size_t n;
+  bool tree = value_items(y, &n) && !v_is_weak_list(y);
   return tree || y.tag == V_UNKNOWN ? y : op_as_tensor(s, y, DT_COUNT, at);
 }
 
@@ -474,19 +475,15 @@ static Value seed_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return v[0];
 }
 
-static size_t parts_of(Value v) {
-  return v.tag == V_RECORD ? v.u.rec->count : v.u.list->count;
-}
-
 /* The argument ct has one cotangent for each result, in the results' structure; `none` is zero. */
 BUILTIN_FN(bi_vjp) {
   if (!s->stage) fail_at(s, ERR_BUG, c->at, "_vjp outside code");
   Value x = fresh(s, c->v[1], c->at), y = results_of(s, c->v[0], x, c->at), ct = c->v[2];
   if (!tree_known(s, y) || !tree_known(s, ct)) return (Value){.tag = V_UNKNOWN};
-  bool parts = y.tag == V_TUPLE || y.tag == V_RECORD || y.tag == V_LIST;
-  if (parts && ct.tag == y.tag && parts_of(y) != parts_of(ct))
-    fail_at(s, ERR_COTANGENT, c->at, "the function gives %zu results, here are %zu cotangents",
-            parts_of(y), parts_of(ct));
+  size_t n, k;
+  if (value_items(y, &n) && value_items(ct, &k) && ct.tag == y.tag && n != k)
+    fail_at(s, ERR_COTANGENT, c->at, "the function gives %zu results, here are %zu cotangents", n,
+            k);
   Seeds d = {.s = s, .at = c->at};
   Value trees[2] = {y, ct};
   tree_map(s, 2, trees, seed_leaf, &d, c->at);

@@ -72,14 +72,10 @@ static void visit(Layers *l, Value v, const char *path, int depth) {
     Layer x = {i, answer(l, v, path)};
     value_pool(s, x.policy);
     if (x.policy.tag != V_UNIT) VEC_PUSH(&s->scratch, l->items, l->count, l->cap, x);
-  } else if ((v.tag == V_LIST && !v.u.list->weak) || v.tag == V_TUPLE) {
-    for (size_t k = 0; k < v.u.list->count; k++)
-      visit(l, v.u.list->items[k], *path ? fail_text(s, "%s.%zu", path, k) : fail_text(s, "%zu", k),
-            depth + 1);
-  } else if (v.tag == V_RECORD) {
-    for (size_t k = 0; k < v.u.rec->count; k++)
-      visit(l, v.u.rec->items[k],
-            *path ? fail_text(s, "%s.%s", path, v.u.rec->names[k]) : v.u.rec->names[k], depth + 1);
+  } else if (!v_is_weak_list(v)) {
+    size_t n;
+    const Value *items = value_items(v, &n);
+    for (size_t k = 0; k < n; k++) visit(l, items[k], value_part_path(s, path, v, k), depth + 1);
   }
 }
 

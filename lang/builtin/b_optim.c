@@ -20,10 +20,6 @@ typedef struct Masks {
   size_t differ;
 } Masks;
 
-static const char *join(Session *s, const char *path, const char *name) {
-  return *path ? fail_text(s, "%s.%s", path, name) : name;
-}
-
 static Value zeros_like(Session *s, Value p, Span at) {
   Type t = op_type_of(s, p);
   return op_broadcast(s, op_as_tensor(s, v_float(0), (DType)t.dtype, at), t.rank, t.dim, at);
@@ -33,26 +29,16 @@ static Value walk(Masks *m, Value state, Value p, const char *path) {
   stack_check();
   Session *s = m->s;
   if (state.tag == V_UNKNOWN || p.tag == V_UNKNOWN) return state;
-  if (p.tag == V_RECORD) {
-    bool fits = state.tag == V_RECORD && state.u.rec->count == p.u.rec->count;
-    for (size_t i = 0; fits && i < p.u.rec->count; i++)
-      fits = state.u.rec->names[i] == p.u.rec->names[i];
+  size_t n, k;
+  Value *items = value_parts(s, p, &n);
+  if (items) {
+    bool fits = value_items(state, &k) && state.tag == p.tag && k == n;
+    for (size_t i = 0; fits && i < n; i++) fits = value_counterpart(p, i, state) != NULL;
     if (!fits)
       fail_at(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
-    Value *items = ARENA_ARRAY(&s->scratch, Value, p.u.rec->count + 1);
-    for (size_t i = 0; i < p.u.rec->count; i++)
-      items[i] =
-          walk(m, state.u.rec->items[i], p.u.rec->items[i], join(s, path, p.u.rec->names[i]));
-    return m->merge ? v_record(s, p.u.rec->count, p.u.rec->names, items) : state;
-  }
-  if (p.tag == V_LIST || p.tag == V_TUPLE) {
-    if (state.tag != p.tag || state.u.list->count != p.u.list->count)
-      fail_at(s, ERR_TREE, m->at, "the trees differ in structure%s%s", *path ? " at " : "", path);
-    Value *items = ARENA_ARRAY(&s->scratch, Value, p.u.list->count + 1);
-    for (size_t i = 0; i < p.u.list->count; i++)
-      items[i] = walk(m, state.u.list->items[i], p.u.list->items[i],
-                      join(s, path, fail_text(s, "%zu", i)));
-    return m->merge ? v_list(s, (ValueTag)p.tag, p.u.list->count, items) : state;
+    for (size_t i = 0; i < n; i++)
+      items[i] = walk(m, *value_counterpart(p, i, state), items[i], value_part_path(s, path, p, i));
+    return m->merge ? value_like(s, p, items) : state;
   }
   if ((state.tag == V_NONE) != (p.tag == V_NONE)) {
     if (m->differ++ < 8)

@@ -226,11 +226,7 @@ static Value refill(Session *s, const Loader *l, Value v, const char *path) {
   if (v.tag == V_INST || v.tag == V_PARAM) return v;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   if (!items) return loaded(s, l, v, path);
-  const char *dot = *path ? "." : "";
-  for (size_t i = 0; i < n; i++)
-    items[i] = refill(s, l, items[i],
-                      v.tag == V_RECORD ? fail_text(s, "%s%s%s", path, dot, v.u.rec->names[i])
-                                        : fail_text(s, "%s%s%zu", path, dot, i));
+  for (size_t i = 0; i < n; i++) items[i] = refill(s, l, items[i], value_part_path(s, path, v, i));
   return value_like(s, v, items);
 }
 

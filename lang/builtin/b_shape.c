@@ -91,10 +91,10 @@ BUILTIN_FN(bi_rank) {
 
 BUILTIN_FN(bi_len) {
   Value x = c->v[0];
-  if (x.tag == V_LIST || x.tag == V_TUPLE) return v_int((int64_t)x.u.list->count);
+  size_t n;
+  if (value_items(x, &n)) return v_int((int64_t)n);
   if (x.tag == V_STR) return v_int((int64_t)x.u.str->chars);
   if (x.tag == V_ROWS) return rows_count(s, x, c->at);
-  if (x.tag == V_RECORD) return v_int((int64_t)x.u.rec->count);
   Type t = op_type_of(s, arg_tensor(s, c, 0));
   if (!t.rank) fail_at(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no length");
   return type_dim_value(s, t.dim[0]);

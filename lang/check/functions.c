@@ -59,10 +59,9 @@ Value check_symbolic_tensor(Session *s, DType dt, int rank, const Dim *d) {
 /* Makes the numbers in the buffers of a made-up instance symbols: they may have been written. */
 static void symbolic_numbers(Session *s, Unit *u, Value v, Span at) {
   stack_check();
-  if (v.tag == V_LIST || v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count; i++) symbolic_numbers(s, u, v.u.list->items[i], at);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) symbolic_numbers(s, u, v.u.rec->items[i], at);
+  size_t parts;
+  const Value *items = value_items(v, &parts);
+  for (size_t i = 0; i < parts; i++) symbolic_numbers(s, u, items[i], at);
   for (size_t i = 0; v.tag == V_INST && i < v.u.inst->count; i++) {
     Field *f = &v.u.inst->fields[i];
     if (f->kind == FIELD_LET) symbolic_numbers(s, u, f->v, at);
@@ -241,9 +240,9 @@ static Value write_back(Session *s, void *ud, size_t n, Value *v, const char *pa
 
 static uint32_t first_input(Value v) {
   if (v.tag == V_NODE) return v.u.v.node;
-  if ((v.tag == V_LIST || v.tag == V_TUPLE) && v.u.list->count)
-    return first_input(v.u.list->items[0]);
-  return v.tag == V_RECORD && v.u.rec->count ? first_input(v.u.rec->items[0]) : UINT32_MAX;
+  size_t n;
+  const Value *items = value_items(v, &n);
+  return n ? first_input(items[0]) : UINT32_MAX;
 }
 
 /* Adds the written state, in the order of its inputs, as further outputs or as copies into those
@@ -280,10 +279,9 @@ static Value input_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
 /* For `ckl ir`: makes params and buffers of a made-up instance inputs, as they are in a call. */
 static void state_to_inputs(Session *s, Value v, Span at) {
   stack_check();
-  if (v.tag == V_LIST || v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count; i++) state_to_inputs(s, v.u.list->items[i], at);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) state_to_inputs(s, v.u.rec->items[i], at);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++) state_to_inputs(s, items[i], at);
   if (v.tag != V_INST) return;
   for (size_t i = 0; i < v.u.inst->count; i++) {
     Field *f = &v.u.inst->fields[i];

@@ -28,7 +28,11 @@ Value abstract_comp(Session *s, Node *e) {
     bind_pattern(s, f->loop.pat, abstract_element(s, it, f->loop.iter->span), false);
     if (f->loop.cond) eval_expr(s, f->loop.cond);
   }
-  Value v = eval_expr(s, e->comp.value);
+  Value v, kv[2];
+  if (e->comp.value->kind == N_ENTRY)
+    eval_entry(s, e->comp.value, kv), v = v_unknown();
+  else
+    v = eval_expr(s, e->comp.value);
   s->frame->block_depth--;
   local_pop(s, base);
   if (v.tag == V_INST && e->comp.fors.count == 1) return v_list(s, V_LIST, 1, &v);
@@ -45,7 +49,7 @@ Value abstract_element(Session *s, Value it, Span at) {
   }
   if (it.tag == V_LIST && it.u.list->count) return it.u.list->items[0];
   if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_STR || it.tag == V_LIST ||
-      it.tag == V_TUPLE)
+      it.tag == V_TUPLE || it.tag == V_DICT)
     return v_unknown();
   fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
 }
@@ -71,8 +75,8 @@ static void check_arguments(Session *s, const Builtin *b, Call *c) {
       if (!strcmp(texts[k], name) && v.tag != V_STR)
         fail_at(s, ERR_WANT_STR, c->spans[i], "the argument `%s` of `%s` must be a str, not %s",
                 texts[k], b->name, value_type_text(s, v));
-    bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_TUPLE ||
-                v.tag == V_LIST || v.tag == V_NODE;
+    bool tree = v.tag == V_INST || v.tag == V_PARAM || v.tag == V_RECORD || v.tag == V_DICT ||
+                v.tag == V_TUPLE || v.tag == V_LIST || v.tag == V_NODE;
     if (known && !strcmp(name, "net") && !tree)
       fail_at(s, ERR_WANT_MODEL, c->spans[i], "the argument `net` of `%s` must be a model, not %s",
               b->name, value_type_text(s, v));

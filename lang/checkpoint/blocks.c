@@ -301,12 +301,10 @@ bool checkpoint_loop(Session *s, Node *loop, Flow *flow) {
 static bool has_tensor(Value v) {
   stack_check();
   if (v_is_tensor(v) || v.tag == V_UNKNOWN || (v.tag == V_NODE)) return true;
-  if (v.tag == V_TUPLE || v.tag == V_LIST)
-    for (size_t i = 0; i < v.u.list->count; i++)
-      if (has_tensor(v.u.list->items[i])) return true;
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++)
-      if (has_tensor(v.u.rec->items[i])) return true;
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++)
+    if (has_tensor(items[i])) return true;
   return false;
 }
 

@@ -36,7 +36,8 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
   }
   case V_LIST:
   case V_TUPLE:
-  case V_RECORD: {
+  case V_RECORD:
+  case V_DICT: {
     if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, at);
     if (v.tag == V_NODE) return template_of(s, u, v, at);
     size_t n;

@@ -49,7 +49,8 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   }
   case V_LIST:
   case V_TUPLE:
-  case V_RECORD: {
+  case V_RECORD:
+  case V_DICT: {
     size_t n;
     Value *items = value_parts(s, t, &n);
     for (size_t i = 0; i < n; i++) items[i] = instantiate(s, c, items[i], outs, env, at);

@@ -77,10 +77,9 @@ typedef struct Buffers { /* tensors that buffers of instances hold */
 static void buffer_leaves(Session *s, Buffers *b, Value v) {
   stack_check();
   if (v.tag == V_TENSOR) VEC_PUSH(&s->scratch, b->items, b->count, b->cap, v.u.o);
-  if (v.tag == V_LIST || v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count; i++) buffer_leaves(s, b, v.u.list->items[i]);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) buffer_leaves(s, b, v.u.rec->items[i]);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++) buffer_leaves(s, b, items[i]);
 }
 
 /* `dense`: per input, bytes of the dense copy that kernels get of it; they are in the figures, too.

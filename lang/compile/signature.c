@@ -9,6 +9,7 @@
 #include "lang/checkpoint/policy.h"
 #include "lang/eval/call.h"
 #include "lang/tape/hook.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 
 /* Up to so many are searched one by one. */
@@ -150,6 +151,18 @@ static Node *part_type(Node *type, Name name, size_t i) {
   return NULL;
 }
 
+/* Flattens part i of a dict. Its key is text of the signature. */
+static void flatten_entry(Flat *f, Value v, size_t i, Node *type, Node *fn) {
+  Name whole = f->label;
+  const char *key = dict_key_text(f->s, v.u.dict->keys[i]);
+  put_int(&f->sig, "", (int64_t)strlen(key), ":");
+  buf_puts(&f->sig, key);
+  if (whole) f->label = names_of(f->s->names, value_part_path(f->s, whole, v, i));
+  flat_value(f, v.u.dict->items[i], type && type->kind == N_TYPE_DICT ? type->entry.value : NULL,
+             fn);
+  f->label = whole;
+}
+
 /* Flattens a part of a value: record field `name`, or item i of a list. */
 static void flatten_part(Flat *f, Value v, Node *type, Node *fn, Name name, size_t i) {
   Name whole = f->label;
@@ -246,6 +259,12 @@ void flat_value(Flat *f, Value v, Node *type, Node *fn) {
       buf_putc(b, ':');
       flatten_part(f, v.u.rec->items[i], type, fn, v.u.rec->names[i], 0);
     }
+    buf_puts(b, ") ");
+    break;
+  case V_DICT:
+    dict_pack(v.u.dict);
+    put_int(b, "D", (int64_t)v.u.dict->count, "(");
+    for (size_t i = 0; i < v.u.dict->count; i++) flatten_entry(f, v, i, type, fn);
     buf_puts(b, ") ");
     break;
   case V_RANGE:

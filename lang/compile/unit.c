@@ -143,7 +143,8 @@ Value unit_rebuild(Session *s, LeafCursor *c, Value v) {
   case V_INT: return u->staged[c->next++];
   case V_LIST:
   case V_TUPLE:
-  case V_RECORD: {
+  case V_RECORD:
+  case V_DICT: {
     size_t n;
     Value *items = value_parts(s, v, &n);
     for (size_t i = 0; i < n; i++) items[i] = unit_rebuild(s, c, items[i]);

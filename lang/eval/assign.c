@@ -22,6 +22,7 @@
 #include "lang/eval/steps.h"
 #include "lang/lang.h"
 #include "lang/names/module.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 
 /* A part of a place, below its root: `.name` or an index. */
@@ -49,6 +50,26 @@ static bool one_item(const Part *p) {
 }
 
 static Value put(const Place *p, size_t k, Value old, bool own);
+
+/* The value of a key of `old`, a dict, becomes part k of the place. The last part may add a key. */
+static Value put_entry(const Place *p, size_t k, Value old, bool own) {
+  Session *s = p->s;
+  const Part *part = &p->part[k - 1];
+  Value key = index_key(s, &part->index);
+  if (key.tag == V_UNKNOWN) return key;
+  bool adds = k == p->count && p->op == AST_NONE;
+  Value *slot = adds ? dict_find(old.u.dict, key)
+                     : dict_need(s, old.u.dict, key, part->index.part[0].node->span);
+  Value was = slot ? *slot : v_unit();
+  uint32_t before = k == p->count && p->changed ? p->parts : owned_parts(was);
+  Value v = bind_made_definite(s, put(p, k, was, own && slot && owned_alone(s, was)), p->st->span);
+  if (!own) old = value_like(s, old, value_items(old, &(size_t){0}));
+  if (slot)
+    owned_item(old.u.o, dict_find(old.u.dict, key), v, before);
+  else
+    dict_put(s, old.u.dict, key, v);
+  return old;
+}
 
 /* Item `slot` of `old`, a list or record, becomes part k of the place: in `old`, if `own`, or in a
  * copy. */
@@ -82,6 +103,7 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
   Span at = part->node->span;
   if (old.tag == V_UNKNOWN) return old;
   if (part->node->kind == N_INDEX) {
+    if (old.tag == V_DICT) return put_entry(p, k + 1, old, own);
     if (k + 1 != p->count && old.tag != V_LIST)
       fail_at(s, ERR_ASSIGN, at, "only the last part of an assigned path may index a tensor");
     if (old.tag == V_LIST && !old.u.list->weak) {
@@ -154,6 +176,11 @@ static bool assign_instance(const Place *p, Value cur) {
       cur = cur.u.list->items[index_item(p->s, &p->part[i].index, cur.u.list->count, "a list")];
     } else if (cur.tag == V_RECORD && name) {
       const Value *f = value_record_get(cur.u.rec, name);
+      if (!f) return false;
+      cur = *f;
+    } else if (cur.tag == V_DICT && !name && i + 1 < p->count) {
+      Value key = index_key(p->s, &p->part[i].index);
+      const Value *f = key.tag == V_UNKNOWN ? NULL : dict_find(cur.u.dict, key);
       if (!f) return false;
       cur = *f;
     } else {
@@ -277,6 +304,9 @@ static bool holds(const Place *p, Value v, bool alone) {
     if (part->node->kind == N_DOT) {
       slot =
           slot->tag == V_RECORD ? value_record_get(slot->u.rec, part->node->dot.name.name) : NULL;
+    } else if (slot->tag == V_DICT) {
+      Value key = index_key(p->s, &part->index);
+      slot = key.tag == V_UNKNOWN ? NULL : dict_find(slot->u.dict, key);
     } else {
       int64_t i =
           one_item(part) && part->index.part[0].v.tag == V_INT ? part->index.part[0].v.u.i : -1;

@@ -110,10 +110,10 @@ static void find_leaving(Session *s, Leaving *l, Value v) {
     for (size_t i = 0; i < l->count; i++)
       if (val_eq(l->before[i], v.u.v)) return;
     VEC_PUSH(&s->scratch, l->before, l->count, l->cap, v.u.v);
-  } else if (v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak)) {
-    for (size_t i = 0; i < v.u.list->count; i++) find_leaving(s, l, v.u.list->items[i]);
-  } else if (v.tag == V_RECORD) {
-    for (size_t i = 0; i < v.u.rec->count; i++) find_leaving(s, l, v.u.rec->items[i]);
+  } else if (!v_is_weak_list(v)) {
+    size_t n;
+    const Value *items = value_items(v, &n);
+    for (size_t i = 0; i < n; i++) find_leaving(s, l, items[i]);
   }
 }
 

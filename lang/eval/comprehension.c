@@ -26,6 +26,7 @@
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
 #include "lang/names/desugar.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 
 static bool numeric(Value v) {
@@ -43,8 +44,8 @@ typedef struct CompRun {
   Session *s;
   Node *e;
   const CompSource *source;
-  Value *items;
-  size_t count, cap;
+  Value *items, *keys; /* keys: of a dict */
+  size_t count, cap, key_count, key_cap;
   bool over_seq, over_range;
   Element *element[CKL_MAX_RANK]; /* one for each loop */
   Operands read;                  /* the items so far */
@@ -84,6 +85,20 @@ static bool comp_takes(Session *s, Node *cond) {
   return want_bool(s, v, cond->span, "the condition of a filter");
 }
 
+static void comp_element(CompRun *c, Node *e) {
+  Session *s = c->s;
+  if (e->kind == N_ENTRY) {
+    Value key = comp_value(s, e->entry.key);
+    if (s->flow != FLOW_NEXT) return;
+    key = dict_key(s, key, e->entry.key->span);
+    VEC_PUSH(&s->scratch, c->keys, c->key_count, c->key_cap, key);
+    e = e->entry.value;
+    comp_push(c, bind_made_definite(s, comp_value(s, e), e->span));
+  } else {
+    comp_push(c, comp_value(s, e));
+  }
+}
+
 static void comp_iterations(CompRun *c, uint32_t k);
 
 static void comp_iteration(CompRun *c, uint32_t k, Value v) {
@@ -99,7 +114,7 @@ static void comp_iteration(CompRun *c, uint32_t k, Value v) {
   if (taken && k + 1 < c->e->comp.fors.count)
     comp_iterations(c, k + 1);
   else if (taken)
-    comp_push(c, comp_value(s, c->e->comp.value));
+    comp_element(c, c->e->comp.value);
   s->frame->block_depth--;
   local_pop(s, base);
   element_leave(s, now);
@@ -169,6 +184,11 @@ static Value comp_in_order(Session *s, Node *e, const CompSource *source) {
   for (size_t i = 0; i < c.count; i++) {
     all &= numeric(c.items[i]);
     unknown |= c.items[i].tag == V_UNKNOWN; /* in `check`: may be a tensor, may be none */
+  }
+  if (e->comp.value->kind == N_ENTRY) {
+    for (size_t i = 0; i < c.key_count; i++)
+      if (c.keys[i].tag == V_UNKNOWN) return c.keys[i];
+    return v_dict(s, c.key_count, c.keys, c.items);
   }
   if (unknown && (c.over_range || c.over_seq)) return (Value){.tag = V_UNKNOWN};
   if (!all || filtered(e) || !(c.over_range || c.over_seq))
@@ -373,7 +393,7 @@ Value eval_comp(Session *s, Node *e) {
     fail_at(s, ERR_RANK_MAX, e->span, "a tensor has at most %d axes", CKL_MAX_RANK);
   Axis axes[CKL_MAX_RANK];
   CompSource source[CKL_MAX_RANK] = {{{0}, false}};
-  bool batch = !filtered(e), unknown = false;
+  bool batch = !filtered(e) && e->comp.value->kind != N_ENTRY, unknown = false;
   for (uint32_t k = 0; k < n && !unknown; k++) {
     Node *f = e->comp.fors.items[k];
     if (k && desugar_mentions_earlier(e, k)) {

@@ -42,21 +42,18 @@ static void learn_captures(Custom *c, const Stage *st) {
 static size_t count_tensors(Value v) {
   stack_check();
   if (v.tag == V_NODE) return 1;
-  size_t n = 0;
-  if (v.tag == V_TUPLE || v.tag == V_LIST)
-    for (size_t i = 0; i < v.u.list->count; i++) n += count_tensors(v.u.list->items[i]);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) n += count_tensors(v.u.rec->items[i]);
-  return n;
+  size_t n, all = 0;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++) all += count_tensors(items[i]);
+  return all;
 }
 
 static void give_outputs(Session *s, Value v, Span at) {
   stack_check();
   if (v.tag == V_NODE) gr_output(s->stage->g, stage_lift(s, v, at).u.v);
-  if (v.tag == V_TUPLE || v.tag == V_LIST)
-    for (size_t i = 0; i < v.u.list->count; i++) give_outputs(s, v.u.list->items[i], at);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) give_outputs(s, v.u.rec->items[i], at);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++) give_outputs(s, items[i], at);
 }
 
 /* A copy of v with its tensors replaced, in order, by `vals`. */

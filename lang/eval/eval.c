@@ -35,6 +35,7 @@
 #include "lang/names/meant.h"
 #include "lang/names/module.h"
 #include "lang/tape/tape.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 
@@ -136,6 +137,36 @@ static APART Value eval_record(Session *s, Node *e) {
   }
   operands_close(s, &read);
   return v_record(s, n, names, items);
+}
+
+/* The key and the value of an entry, of a dict or of the value of a comprehension. */
+void eval_entry(Session *s, Node *e, Value v[2]) {
+  eval_pair(s, e->entry.key, e->entry.value, v);
+  if (s->flow == FLOW_NEXT) v[0] = dict_key(s, v[0], e->entry.key->span);
+}
+
+static APART Value eval_dict(Session *s, Node *e) {
+  size_t n = e->list.count;
+  Value *v = ARENA_ARRAY(&s->scratch, Value, 2 * n + 1), d = v_dict_room(s, n);
+  bool unknown = false;
+  Operands read;
+  operands_open(s, &read, v);
+  for (size_t i = 0; i < n && s->flow == FLOW_NEXT; i++) {
+    eval_entry(s, e->list.items[i], v + 2 * i);
+    unknown |= v[2 * i].tag == V_UNKNOWN;
+    v[2 * i + 1] = bind_made_definite(s, v[2 * i + 1], e->list.items[i]->entry.value->span);
+    read.count = 2 * i + 2;
+  }
+  operands_close(s, &read);
+  if (unknown || s->flow != FLOW_NEXT) return (Value){.tag = V_UNKNOWN};
+  for (size_t i = 0; i < n; i++) {
+    if (dict_find(d.u.dict, v[2 * i]))
+      fail_help(s, ERR_KEY_TWICE, e->list.items[i]->entry.key->span,
+                "`d[key] = v` replaces, and of `[k: v for ..]` the last one counts",
+                "the dict has the key %s twice", dict_key_text(s, v[2 * i]));
+    dict_put(s, d.u.dict, v[2 * i], v[2 * i + 1]);
+  }
+  return d;
 }
 
 static _Noreturn void no_field(Session *s, const Node *e, Value x) {
@@ -370,11 +401,17 @@ static APART Value eval_unary(Session *s, Node *e) {
 static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
   if (a.tag == V_UNKNOWN || b.tag == V_UNKNOWN) return v_range(s, a, b);
   Value ends[2] = {a, b};
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < 2; i++) {
+    if (s->abstract && !in_code(s) && v_is_tensor(ends[i])) ends[i] = (Value){.tag = V_UNKNOWN};
+    if (ends[i].tag == V_UNKNOWN) return v_range(s, ends[0], ends[1]);
+    if (!s->stage && v_is_tensor(ends[i]))
+      ends[i] = v_int(
+          want_int(s, ends[i], (i ? e->binary.right : e->binary.left)->span, "an end of a range"));
     if (ends[i].tag != V_INT && ends[i].tag != V_DIM && !(ends[i].tag == V_NODE && ends[i].weak))
       fail_at(s, ERR_WANT_INT, i ? e->binary.right->span : e->binary.left->span,
               "an end of a range must be an int, not %s", value_type_text(s, ends[i]));
-  return v_range(s, a, b);
+  }
+  return v_range(s, ends[0], ends[1]);
 }
 
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
@@ -451,6 +488,7 @@ static Value eval_node(Session *s, Node *e) {
   case N_TUPLE: return eval_list(s, &e->list, V_TUPLE, false, e->span);
   case N_RECORD: return eval_record(s, e);
   case N_LIST: return eval_list(s, &e->list, V_LIST, false, e->span);
+  case N_DICT: return eval_dict(s, e);
   case N_COMP: return eval_comp(s, e);
   case N_LAMBDA: return eval_lambda(s, e);
   case N_CHECKPOINT: return checkpoint_eval(s, e);

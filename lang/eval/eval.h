@@ -17,6 +17,7 @@ Flow eval_take_flow(Session *s); /* takes a break, continue or return out of an 
 /* One iteration of a loop: binds its pattern in a scope of its own. */
 Flow eval_iteration(Session *s, Node *loop, Value v);
 void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
+void eval_entry(Session *s, Node *entry, Value v[2]); /* key and value of an N_ENTRY */
 
 /* constructs with a file of their own */
 Flow eval_assign(Session *s, Node *st); /* assign.c */

@@ -18,6 +18,7 @@
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
 #include "lang/lang.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/texts.h"
 
@@ -386,6 +387,10 @@ static bool index_list(Session *s, Value x, const Index *index, Value *out) {
     return true;
   }
   int64_t k;
+  if (s->abstract && !in_code(s) && v_is_tensor(iv) && !v_is_weak_list(x)) { /* the run knows it */
+    *out = (Value){.tag = V_UNKNOWN};
+    return true;
+  }
   bool known = iv.tag == V_INT || want_known(s, iv, &k);
   if (!known && iv.tag == V_NODE && iv.weak && x.tag == V_LIST) { /* rule 37: tensors of one type */
     Value t = op_stack(s, x.u.list->count, x.u.list->items, 0, index->node->span);
@@ -426,6 +431,17 @@ static Value index_text(Session *s, const StrObj *t, const Index *index) {
   return text_part(s, t, lo, hi, step);
 }
 
+Value index_key(Session *s, const Index *index) {
+  const Node *n = index->part[0].node;
+  if (index->count != 1)
+    fail_help(s, ERR_INDEX_COUNT, index->node->span, "a tuple is a key, too: `d[(a, b)]`",
+              "a dict takes one key");
+  if (!ast_is_expr(n))
+    fail_help(s, ERR_INDEX_KIND, n->span, "`values(d)[a:b]` are parts of the list of its values",
+              "a dict is read at a key");
+  return dict_key(s, index->part[0].v, n->span);
+}
+
 /* A small part of a tensor of script as a tensor of its own: a view would make the next write to
  * the tensor copy all of it. */
 static Value part_of(Session *s, Value v) {
@@ -440,6 +456,10 @@ Value op_index(Session *s, Value x, const Index *index) {
   Span at = index->node->span;
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_STR) return index_text(s, x.u.str, index);
+  if (x.tag == V_DICT) {
+    Value key = index_key(s, index);
+    return key.tag == V_UNKNOWN ? key : *dict_need(s, x.u.dict, key, index->part[0].node->span);
+  }
   if (x.tag == V_LIST || x.tag == V_TUPLE) {
     bool weak = v_is_weak_list(x);
     Value item;

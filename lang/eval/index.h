@@ -22,6 +22,8 @@ bool index_from_end(const Node *n);
 Index index_eval(Session *s, Node *index);
 Value op_index(Session *s, Value x, const Index *index);
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);
+/* The key that the index is, of a dict. */
+Value index_key(Session *s, const Index *index);
 /* The number of the item that the index selects, of `count` items. `of` is "a list" or "a tuple",
  * for messages. */
 size_t index_item(Session *s, const Index *index, size_t count, const char *of);

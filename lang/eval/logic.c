@@ -15,6 +15,7 @@
 #include "lang/eval/shapes.h"
 #include "lang/eval/sides.h"
 #include "lang/eval/want.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/texts.h"
 
@@ -148,12 +149,15 @@ static Value same_element(Session *s, const Node *e, Value x, Value y) {
   }
   if (x.tag != y.tag) return v_bool(false);
   size_t n, m;
-  Value *a = value_parts(s, x, &n), *b = value_parts(s, y, &m), all = v_bool(true);
+  const Value *a = value_items(x, &n);
+  Value all = v_bool(true);
   if (!a) return v_bool(value_same(x, y));
+  value_items(y, &m);
   if (n != m) return v_bool(false);
   for (size_t i = 0; i < n; i++) {
-    if (x.tag == V_RECORD && x.u.rec->names[i] != y.u.rec->names[i]) return v_bool(false);
-    all = either(s, AST_AND, all, same_element(s, e, a[i], b[i]), at);
+    const Value *b = value_counterpart(x, i, y);
+    if (!b) return v_bool(false);
+    all = either(s, AST_AND, all, same_element(s, e, a[i], *b), at);
   }
   return all;
 }
@@ -201,6 +205,9 @@ Value eval_in(Session *s, Node *e, Value x, Value of) {
     v = v_bool(text_has(of.u.str, x.u.str));
   } else if (of.tag == V_LIST || of.tag == V_TUPLE) {
     v = in_items(s, e, x, of);
+  } else if (of.tag == V_DICT) {
+    Value key = dict_key(s, x, e->binary.left->span);
+    v = key.tag == V_UNKNOWN ? key : v_bool(dict_find(of.u.dict, key) != NULL);
   } else if (of.tag == V_UNIT) {
     v = v_bool(false);
   } else if (of.tag == V_RANGE) {
@@ -209,7 +216,7 @@ Value eval_in(Session *s, Node *e, Value x, Value of) {
     v = in_tensor(s, e, x, of);
   } else {
     fail_at(s, ERR_WANT_LIST, e->binary.right->span,
-            "`%s` looks into a list, a tuple, a text, a range or a tensor, not into %s",
+            "`%s` looks into a list, a tuple, a dict, a text, a range or a tensor, not into %s",
             ast_op_text(e->binary.op), value_type_text(s, of));
   }
   if (e->binary.op == AST_IN || v.tag == V_UNKNOWN) return v;

@@ -20,6 +20,7 @@
 #include "lang/names/clauses.h"
 #include "lang/names/desugar.h"
 #include "lang/names/module.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
 #include "lang/value/tree.h"
@@ -465,18 +466,18 @@ static bool tree_of(Session *s, Value v, bool values, bool buffers, Seen *seen, 
     if (any) *out = v_list(s, (ValueTag)v.tag, v.u.list->count, items);
     return any;
   }
-  if (v.tag == V_RECORD) {
-    Name *names = ARENA_ARRAY(&s->scratch, Name, v.u.rec->count + 1);
-    Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.rec->count + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < v.u.rec->count; i++) {
-      names[n] = v.u.rec->names[i];
-      if (tree_of(s, v.u.rec->items[i], values, buffers, seen, &items[n])) n++;
-    }
-    if (n) *out = v_record(s, n, names, items);
-    return n > 0;
+  size_t n, k = 0;
+  const Value *from = value_items(v, &n);
+  Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+  Value *keys = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    if (v.tag == V_RECORD) names[k] = v.u.rec->names[i];
+    if (v.tag == V_DICT) keys[k] = v.u.dict->keys[i];
+    if (tree_of(s, from[i], values, buffers, seen, &items[k])) k++;
   }
-  return false;
+  if (k) *out = v.tag == V_DICT ? v_dict(s, k, keys, items) : v_record(s, k, names, items);
+  return k > 0;
 }
 
 Value model_params_tree(Session *s, Inst *i, bool values) {

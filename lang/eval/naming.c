@@ -23,11 +23,12 @@ static void name_items(Session *s, Name name, Name *item, size_t items, Value v)
     g->nodes[v.u.v.node].prov = (uint32_t)(g->prov_count - 1);
     return;
   }
-  bool list = v.tag == V_TUPLE || (v.tag == V_LIST && !v.u.list->weak);
-  if (items == DEEP || (!list && v.tag != V_RECORD)) return;
-  for (size_t i = 0; i < (list ? v.u.list->count : v.u.rec->count); i++) {
-    item[items] = list ? names_of(s->names, fail_text(s, "%zu", i)) : v.u.rec->names[i];
-    name_items(s, name, item, items + 1, list ? v.u.list->items[i] : v.u.rec->items[i]);
+  size_t n;
+  const Value *of = value_items(v, &n);
+  if (items == DEEP || v_is_weak_list(v)) return;
+  for (size_t i = 0; i < n; i++) {
+    item[items] = names_of(s->names, value_part_name(s, v, i));
+    name_items(s, name, item, items + 1, of[i]);
   }
 }
 

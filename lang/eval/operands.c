@@ -30,10 +30,10 @@ static Value held(Session *s, Value v, Param *p, Value *now) {
     return *now;
   }
   if (!v_counted(v) || !v.u.o->params) return v;
-  if (v.tag != V_RECORD && v.tag != V_LIST && v.tag != V_TUPLE) return v;
-  value_bound(s, v, s->running);
   size_t n;
   Value *items = value_parts(s, v, &n);
+  if (!items) return v;
+  value_bound(s, v, s->running);
   bool same = true;
   for (size_t i = 0; i < n; i++) {
     Value x = held(s, items[i], p, now);

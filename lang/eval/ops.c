@@ -572,7 +572,7 @@ Value op_where(Session *s, Value c, Value x, Value y, Span at) {
 /* ---- operators */
 
 static bool tree_operand(Value v) {
-  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_NONE;
+  return v.tag == V_RECORD || v.tag == V_DICT || v.tag == V_TUPLE || v.tag == V_NONE;
 }
 
 Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
@@ -743,7 +743,7 @@ Value op_cast(Session *s, Value x, DType dt, Span at) {
     x = op_as_tensor(s, x, weak_is_float(s, x) ? DT_F64 : DT_I64, at);
   } else if (x.tag == V_BOOL) {
     x = op_as_tensor(s, x, DT_BOOL, at);
-  } else if (x.tag == V_RECORD || x.tag == V_TUPLE || x.tag == V_LIST) {
+  } else if (x.tag == V_RECORD || x.tag == V_DICT || x.tag == V_TUPLE || x.tag == V_LIST) {
     void *ud[2] = {(void *)(intptr_t)dt, &at};
     return tree_map(s, 1, &x, cast_leaf, ud, at);
   } else {
@@ -779,19 +779,13 @@ static bool values_equal(Session *s, Value a, Value b, Span at) {
     return true;
   }
   if (a.tag != b.tag) return false;
-  if (a.tag == V_TUPLE || a.tag == V_LIST) {
-    if (a.u.list->count != b.u.list->count) return false;
-    for (size_t i = 0; i < a.u.list->count; i++)
-      if (!values_equal(s, a.u.list->items[i], b.u.list->items[i], at)) return false;
-    return true;
+  size_t n, m;
+  const Value *items = value_items(a, &n);
+  if (!items) return value_same(a, b);
+  value_items(b, &m);
+  for (size_t i = 0; i < n && n == m; i++) {
+    const Value *y = value_counterpart(a, i, b);
+    if (!y || !values_equal(s, items[i], *y, at)) return false;
   }
-  if (a.tag == V_RECORD) {
-    if (a.u.rec->count != b.u.rec->count) return false;
-    for (size_t i = 0; i < a.u.rec->count; i++)
-      if (a.u.rec->names[i] != b.u.rec->names[i] ||
-          !values_equal(s, a.u.rec->items[i], b.u.rec->items[i], at))
-        return false;
-    return true;
-  }
-  return value_same(a, b);
+  return n == m;
 }

@@ -57,17 +57,15 @@ static int64_t leading(Session *s, Value v, Span at, int depth) {
     if (t->rank == 0) fail_at(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
     return t->dim[0];
   }
-  size_t n = v.tag == V_RECORD ? v.u.rec->count : v.tag == V_TUPLE ? v.u.list->count : 0;
-  const Value *items = v.tag == V_RECORD  ? v.u.rec->items
-                       : v.tag == V_TUPLE ? v.u.list->items
-                                          : NULL;
-  if (v.tag == V_LIST && !v.u.list->weak) return (int64_t)v.u.list->count;
+  size_t n;
+  const Value *items = value_items(v, &n);
+  if (v.tag == V_LIST && !v.u.list->weak) return (int64_t)n;
   if (!n)
-    fail_at(
-        s, ERR_ITERATE, at,
-        "tensors, tuples and records of tensors, lists, ranges and sequences have elements; this "
-        "is %s",
-        value_type_text(s, v));
+    fail_at(s, ERR_ITERATE, at,
+            "tensors, tuples, records and dicts of tensors, lists, ranges and sequences have "
+            "elements; this "
+            "is %s",
+            value_type_text(s, v));
   int64_t all = 0;
   for (size_t i = 0; i < n; i++) {
     int64_t k = leading(s, items[i], at, depth + 1);
@@ -381,21 +379,23 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at);
 static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) {
   stack_check();
   Value first = v[0];
-  if (depth < SEQ_DEEP && (first.tag == V_TUPLE || first.tag == V_RECORD)) {
-    bool rec = first.tag == V_RECORD;
-    size_t width = rec ? first.u.rec->count : first.u.list->count;
-    for (int64_t i = 1; i < n; i++)
-      if (v[i].tag != first.tag || (rec ? v[i].u.rec->count : v[i].u.list->count) != width)
+  if (depth < SEQ_DEEP && (first.tag == V_TUPLE || first.tag == V_RECORD || first.tag == V_DICT)) {
+    size_t width;
+    Value *items = value_parts(s, first, &width), *part = ARENA_ARRAY(&s->scratch, Value, n);
+    for (int64_t i = 1; i < n; i++) {
+      size_t w;
+      bool fits = v[i].tag == first.tag && value_items(v[i], &w) && w == width;
+      for (size_t k = 0; fits && k < width; k++) fits = value_counterpart(first, k, v[i]) != NULL;
+      if (!fits)
         fail_at(s, ERR_LEADING, at,
                 "the elements of a batch have one structure; these are %s and %s",
                 value_type_text(s, first), value_type_text(s, v[i]));
-    Value *items = ARENA_ARRAY(&s->scratch, Value, width + 1),
-          *part = ARENA_ARRAY(&s->scratch, Value, n);
+    }
     for (size_t k = 0; k < width; k++) {
-      for (int64_t i = 0; i < n; i++) part[i] = rec ? v[i].u.rec->items[k] : v[i].u.list->items[k];
+      for (int64_t i = 0; i < n; i++) part[i] = *value_counterpart(first, k, v[i]);
       items[k] = stacked(s, n, part, at, depth + 1);
     }
-    return rec ? v_record(s, width, first.u.rec->names, items) : v_list(s, V_TUPLE, width, items);
+    return value_like(s, first, items);
   }
   if (v_is_tensor(first) || v_is_number(first) || first.tag == V_BOOL)
     return op_stack(s, (size_t)n, v, 0, at);

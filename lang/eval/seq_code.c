@@ -23,6 +23,7 @@
 #include "lang/eval/steps.h"
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/texts.h"
 #include "lang/value/tree.h"
@@ -41,6 +42,11 @@ Value seq_staged(Session *s, SeqKind kind, Value source, Value extra, int64_t n)
   return v;
 }
 
+/* A value of several that go together, element by element. */
+static bool parted(Value v) {
+  return v.tag == V_TUPLE || v.tag == V_RECORD || v.tag == V_DICT;
+}
+
 /* The leading size of a tensor, or of tensors that go together. */
 static int64_t leading(Session *s, Value v, Span at) {
   stack_check();
@@ -52,11 +58,12 @@ static int64_t leading(Session *s, Value v, Span at) {
     return n;
   }
   size_t count = 0;
-  Value *items = v.tag == V_TUPLE || v.tag == V_RECORD ? value_parts(s, v, &count) : NULL;
+  Value *items = parted(v) ? value_parts(s, v, &count) : NULL;
   seq_refuse(s, v, at);
   if (!items || !count)
     fail_at(s, ERR_ITERATE, at,
-            "tensors, tuples and records of tensors, lists and ranges have elements in code; this "
+            "tensors, tuples, records and dicts of tensors, lists and ranges have elements in "
+            "code; this "
             "is %s",
             value_type_text(s, v));
   for (size_t i = 0; i < count; i++) {
@@ -72,7 +79,7 @@ static int64_t leading(Session *s, Value v, Span at) {
 
 static Value element(Session *s, Value v, int64_t k, Span at) {
   stack_check();
-  if (v.tag != V_TUPLE && v.tag != V_RECORD) return op_element(s, v, k, at);
+  if (!parted(v)) return op_element(s, v, k, at);
   size_t n;
   Value *items = value_parts(s, v, &n);
   for (size_t i = 0; i < n; i++) items[i] = element(s, items[i], k, at);
@@ -86,7 +93,7 @@ Value seq_source(Session *s, Node *e) {
   s->frame->source = e;
   Value v = operand_held(s, eval_expr(s, e));
   s->frame->source = before;
-  return text_elements(s, v);
+  return dict_elements(s, text_elements(s, v));
 }
 
 static bool goes_through(Session *s, const Node *n, const Node *call) {
@@ -167,12 +174,10 @@ bool seq_stays(Session *s, Value v) {
     if (!t.rank || gr_sized_by_turn(op_dims_of(s), t.dim[0])) return t.rank != 0;
     return dim_is_const(op_dims_of(s), t.dim[0], &end[1]) && end[1] > UNROLL_MAX;
   }
-  if (v.tag == V_TUPLE || v.tag == V_RECORD) {
+  if (parted(v)) {
     size_t count;
-    Value *items = value_parts(s, v, &count);
-    return count &&
-           (v_is_tensor(items[0]) || items[0].tag == V_TUPLE || items[0].tag == V_RECORD) &&
-           seq_stays(s, items[0]);
+    const Value *items = value_items(v, &count);
+    return count && (v_is_tensor(items[0]) || parted(items[0])) && seq_stays(s, items[0]);
   }
   if (v.tag == V_SEQ && v.u.seq->staged)
     return seq_stays(s, v.u.seq->source) ||
@@ -199,10 +204,6 @@ static Value less(Session *s, Value a, Value b, Span at) {
   return v;
 }
 
-static bool parted(Value v) {
-  return v.tag == V_TUPLE || v.tag == V_RECORD;
-}
-
 static bool weak_int(Session *s, Value v) {
   return v.tag == V_INT || (v.tag == V_NODE && v.weak && dt_int((DType)op_type_of(s, v).dtype));
 }
@@ -227,10 +228,9 @@ static bool alike(Session *s, size_t n, const Value *items) {
   for (size_t p = 0; p < count; p++) {
     for (size_t i = 0; i < n; i++) {
       size_t k;
-      if (items[i].tag != items[0].tag) return false;
-      Value *of = value_parts(s, items[i], &k);
-      if (k != count) return false;
-      part[i] = of[p];
+      const Value *of = value_counterpart(items[0], p, items[i]);
+      if (!of || !value_items(items[i], &k) || k != count) return false;
+      part[i] = *of;
     }
     if (!alike(s, n, part)) return false;
   }
@@ -282,7 +282,7 @@ static Value listed(Session *s, size_t n, const Value *items, Value k, Span at) 
   }
   Value *part = ARENA_ARRAY(&s->scratch, Value, n);
   for (size_t p = 0; p < count; p++) {
-    for (size_t i = 0; i < n; i++) part[i] = value_parts(s, items[i], &count)[p];
+    for (size_t i = 0; i < n; i++) part[i] = *value_counterpart(items[0], p, items[i]);
     parts[p] = listed(s, n, part, k, at);
   }
   return value_like(s, items[0], parts);
@@ -298,7 +298,7 @@ Value seq_element(Session *s, Value v, Value k, Span at) {
     r.weak = true;
     return r;
   }
-  if (v.tag == V_TUPLE || v.tag == V_RECORD) {
+  if (parted(v)) {
     size_t n;
     Value *items = value_parts(s, v, &n);
     for (size_t i = 0; i < n; i++) items[i] = seq_element(s, items[i], k, at);

@@ -250,10 +250,7 @@ static Value merge(Merge *m, Value a, Value b) {
   }
   size_t n, o;
   Value *x = value_parts(s, a, &n), *y = value_parts(s, b, &o);
-  bool fit = x && y && a.tag == b.tag && n == o;
-  for (size_t i = 0; fit && a.tag == V_RECORD && i < n; i++)
-    fit = a.u.rec->names[i] == b.u.rec->names[i];
-  if (!fit) differ(m, a, b);
+  if (!value_alike(a, b)) differ(m, a, b);
   for (size_t i = 0; i < n; i++) x[i] = merge(m, x[i], y[i]);
   return value_like(s, a, x);
 }

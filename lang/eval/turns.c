@@ -286,10 +286,7 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
   size_t n, m;
   Value *x = value_parts(s, in, &n), *y = value_parts(s, v, &m);
   if (!x && !y && value_same(in, v)) return;
-  bool fit = x && y && in.tag == v.tag && n == m;
-  for (size_t i = 0; fit && in.tag == V_RECORD && i < n; i++)
-    fit = in.u.rec->names[i] == v.u.rec->names[i];
-  if (!fit) changes(t, c, c->before, v);
+  if (!value_alike(in, v)) changes(t, c, c->before, v);
   for (size_t i = 0; i < n && !t->peel; i++) outputs(t, c, x[i], y[i]);
 }
 

@@ -18,6 +18,7 @@
 #include "lang/names/clauses.h"
 #include "lang/names/meant.h"
 #include "lang/names/module.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
 
@@ -100,6 +101,12 @@ void type_bind(Session *s, Node *type, Value v) {
       const Value *f = value_record_get(v.u.rec, type->list.items[i]->type_field.name.name);
       if (f) type_bind(s, type->list.items[i]->type_field.type, *f);
     }
+    return;
+  }
+  if (type->kind == N_TYPE_DICT && v.tag == V_DICT) {
+    size_t n;
+    Value *items = value_parts(s, v, &n);
+    for (size_t i = 0; i < n; i++) type_bind(s, type->entry.value, items[i]);
     return;
   }
   if (type->kind == N_TYPE_LIST && v.tag == V_LIST) {
@@ -285,6 +292,26 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   return v;
 }
 
+/* Keys stay what they are: `int` makes no tensor of one. */
+static Value match_key(Session *s, Node *type, Value key, Span at, const char *what) {
+  stack_check();
+  Node *t = resolve(s, type);
+  bool one = t->kind == N_TYPE_NAME && t->type_name.path.count == 1 && !t->type_name.has_dims;
+  Name n = one ? t->type_name.path.items[0].name : NULL;
+  bool fits = key.tag == V_UNKNOWN;
+  if (t->kind == N_TYPE_TUPLE && key.tag == V_TUPLE && t->list.count == key.u.list->count) {
+    for (uint32_t i = 0; i < t->list.count; i++)
+      match_key(s, t->list.items[i], key.u.list->items[i], at, what);
+    return key;
+  }
+  if (one && clause_type_word(n) == TYPEWORD_STR) fits |= key.tag == V_STR;
+  if (one && dtype_find(n) == DT_BOOL) fits |= key.tag == V_BOOL;
+  if (one && (class_of(n) == TYPEWORD_INT || (dtype_find(n) >= 0 && dt_int((DType)dtype_find(n)))))
+    fits |= key.tag == V_INT;
+  if (!fits) mismatch(s, type, key, at, what, NULL);
+  return key;
+}
+
 Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
   stack_check();
   if (!type || v.tag == V_UNKNOWN) return v;
@@ -337,6 +364,18 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       items[i] = type_match(s, type->type_list, v.u.list->items[i], at,
                             fail_text(s, "element %zu of %s", i, what));
     return v_list(s, V_LIST, v.u.list->count, items);
+  }
+  case N_TYPE_DICT: {
+    if (v.tag != V_DICT) mismatch(s, type, v, at, what, NULL);
+    size_t n;
+    Value *items = value_parts(s, v, &n), *keys = ARENA_ARRAY(&s->scratch, Value, n + 1);
+    for (size_t i = 0; i < n; i++) {
+      const char *key = dict_key_text(s, v.u.dict->keys[i]);
+      keys[i] = match_key(s, type->entry.key, v.u.dict->keys[i], at,
+                          fail_text(s, "the key %s of %s", key, what));
+      items[i] = type_match(s, type->entry.value, items[i], at, fail_text(s, "%s[%s]", what, key));
+    }
+    return v_dict(s, n, keys, items);
   }
   case N_TYPE_TUPLE: {
     if (type->list.count == 0) {

@@ -75,6 +75,8 @@ int64_t want_int(Session *s, Value v, Span at, const char *what) {
     unit_need_const(s, v.u.d, at, what, &n);
     return n;
   }
+  const Tensor *t = s->stage ? NULL : v_tensor_of(v);
+  if (t && t->rank == 0 && dt_int(t->dtype)) return tn_get_i64(t, 0);
   if (want_known(s, v, &n)) return n;
   if (v.tag == V_NODE)
     fail_at(s, ERR_NOT_CONST, at,

@@ -228,10 +228,9 @@ static const char *script_value(Value v) {
   const char *why = NULL;
   if (v.tag == V_SEQ) return "this is a sequence, which belongs to script";
   if (v.tag == V_HANDLE) return "this is a handle of hooks, which belongs to script";
-  if (v.tag == V_LIST || v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count && !why; i++) why = script_value(v.u.list->items[i]);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count && !why; i++) why = script_value(v.u.rec->items[i]);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n && !why; i++) why = script_value(items[i]);
   return why;
 }
 

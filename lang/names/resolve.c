@@ -45,6 +45,7 @@ static bool binds_dim(const Node *t, Name name) {
   if (t->kind == N_TYPE_RECORD)
     for (uint32_t i = 0; i < t->list.count; i++)
       if (binds_dim(t->list.items[i]->type_field.type, name)) return true;
+  if (t->kind == N_TYPE_DICT) return binds_dim(t->entry.value, name);
   return t->kind == N_TYPE_LIST && binds_dim(t->type_list, name);
 }
 
@@ -694,6 +695,9 @@ static bool mentions_type(Resolver *r, const Node *t, Name name, int depth) {
            mentions_type(r, g->decl->type_decl.type, name, depth + 1);
   }
   case N_TYPE_LIST: return mentions_type(r, t->type_list, name, depth + 1);
+  case N_TYPE_DICT:
+    return mentions_type(r, t->entry.key, name, depth + 1) ||
+           mentions_type(r, t->entry.value, name, depth + 1);
   case N_TYPE_TUPLE:
     for (uint32_t i = 0; i < t->list.count; i++)
       if (mentions_type(r, t->list.items[i], name, depth + 1)) return true;

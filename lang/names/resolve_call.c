@@ -363,7 +363,7 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
     }
   }
   Found q = rs_lookup(r, f);
-  bool member = q.kind != F_LOCAL && rs_anywhere(r, f, false);
+  bool member = q.kind != F_LOCAL && rs_member_call(r, e);
   if (q.kind == F_NONE && !member) {
     Diag *d =
         fail_report(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);

@@ -326,6 +326,10 @@ void rs_walk_type(Resolver *r, Node *t, bool binds) {
   switch ((NodeKind)t->kind) {
   case N_TYPE_NAME: walk_type_name(r, t, binds); break;
   case N_TYPE_LIST: rs_walk_type(r, t->type_list, binds); break;
+  case N_TYPE_DICT:
+    rs_walk_type(r, t->entry.key, false);
+    rs_walk_type(r, t->entry.value, binds);
+    break;
   case N_TYPE_TUPLE:
     for (uint32_t i = 0; i < t->list.count; i++) rs_walk_type(r, t->list.items[i], binds);
     break;

@@ -51,7 +51,7 @@ static void look(void *ud, Node *n) {
   case N_CALL: {
     const Node *c = n->call.callee;
     Name name = c->kind == N_NAME ? c->name : c->kind == N_DOT ? c->dot.name.name : NULL;
-    if (!name || (c->kind == N_DOT && rs_anywhere(l->r, name, false)) ||
+    if (!name || (c->kind == N_DOT && rs_member_call(l->r, n)) ||
         (!walks_tree(n, name) && name_acts(l, name))) {
       l->acts = true;
       return;
@@ -92,7 +92,7 @@ static const char *call_by_place(Session *s, const Node *call) {
 
 /* Functions whose result is meant to replace their first argument. */
 static bool gives_another(Name name) {
-  static const char *const t[] = {"push", "concat", "clip_norm", "clamp", "scatter", "shuffle"};
+  static const char *const t[] = {"concat", "clip_norm", "clamp", "scatter", "shuffle"};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++)
     if (!strcmp(name, t[i])) return true;
   return false;
@@ -104,7 +104,7 @@ void rs_dropped(Resolver *r, const Node *call) {
   bool dotted = c->kind == N_DOT;
   if (!dotted && c->kind != N_NAME) return;
   Name name = dotted ? c->dot.name.name : c->name;
-  if (dotted && (rs_module_named(r, c->dot.object) || rs_anywhere(r, name, false))) return;
+  if (dotted && (rs_module_named(r, c->dot.object) || rs_member_call(r, call))) return;
   Found f = rs_lookup(r, name);
   bool dtype = f.kind == F_DTYPE;
   if (f.kind == F_BUILTIN && (!f.builtin->fn || (f.builtin->flags & BI_ACTS))) return;
@@ -115,13 +115,14 @@ void rs_dropped(Resolver *r, const Node *call) {
   } else if (f.kind != F_BUILTIN && !dtype) {
     return;
   }
+  bool owns = f.kind == F_BUILTIN && (f.builtin->flags & BI_OWNS);
   Diag *d = fail_report(s, ERR_DROPPED, call->span,
                         "the result of `%s` is not used, and it does nothing else", name);
   first = dotted                  ? c->dot.object
           : call->call.args.count ? call->call.args.items[0]->arg.value
                                   : NULL;
   const char *text = fail_source_text(s, call->span, NULL);
-  if (text && first && first->kind == N_NAME && gives_another(name)) {
+  if (text && first && first->kind == N_NAME && (owns || gives_another(name))) {
     Found place = rs_lookup(r, first->name);
     bool var = (place.kind == F_LOCAL && place.bind->kind == B_VAR) ||
                (place.kind == F_TOP && place.top->is_var) ||

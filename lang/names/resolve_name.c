@@ -219,8 +219,13 @@ bool rs_anywhere(Resolver *r, Name name, bool lets) {
     for (size_t i = 0; i < r->s->module_count; i++)
       if (r->s->modules[i]->ast) note_visit(q, r->s->modules[i]->ast);
   }
-  return table_get(lets ? &q->let : &q->field, table_key(name)) != TABLE_NONE ||
-         rs_word_is(name, "remove");
+  return table_get(lets ? &q->let : &q->field, table_key(name)) != TABLE_NONE;
+}
+
+bool rs_member_call(Resolver *r, const Node *call) {
+  Name name = call->call.callee->dot.name.name;
+  bool handle = rs_word_is(name, "remove") && !call->call.args.count;
+  return handle || rs_anywhere(r, name, false);
 }
 
 /* ---- binding */

@@ -110,6 +110,8 @@ const Global *rs_module_member(Resolver *r, const Module *m, Name f, Span at);
 const Module *rs_module_named(Resolver *r, const Node *x); /* NULL: x is no name of a module */
 /* Whether any loaded file has a field or method (`lets`: a let or function) of that name. */
 bool rs_anywhere(Resolver *r, Name name, bool lets);
+/* Whether x.f(..) may be the call of a member: of a field or method, or `remove` of a handle. */
+bool rs_member_call(Resolver *r, const Node *call);
 void rs_bind_word(Resolver *r, const Word *w, BindKind k); /* rules 3 and 4 */
 bool rs_may_bind(Resolver *r, const Word *w, BindKind k);  /* checks these rules alone */
 void rs_bind_pattern(Resolver *r, const Node *p, BindKind k, bool range, size_t from);

@@ -297,7 +297,8 @@ static Value captured(Group *g, Hosts *h, Value v, size_t first, size_t *self) {
   case V_INST: return need_value(need_of(s, h, true, v.u.inst, g->at));
   case V_LIST:
   case V_TUPLE:
-  case V_RECORD: {
+  case V_RECORD:
+  case V_DICT: {
     size_t n;
     Value *items = value_parts(s, v, &n);
     for (size_t i = 0; i < n; i++) items[i] = captured(g, h, items[i], first, NULL);
@@ -588,7 +589,8 @@ static Value filled(const HostRun *r, Value t, const Value *vals) {
   case V_UNKNOWN: return r->refs[t.aux - 1];
   case V_LIST:
   case V_TUPLE:
-  case V_RECORD: {
+  case V_RECORD:
+  case V_DICT: {
     size_t n;
     Value *items = value_parts(s, t, &n);
     for (size_t i = 0; i < n; i++) items[i] = filled(r, items[i], vals);
@@ -690,11 +692,10 @@ void host_register(Session *s, const Hosts *h, const Value *refs, const Flat *f,
 static void unfilled(Value t, Value v, Value *vals) {
   stack_check();
   if (t.tag == V_NODE && v_is_tensor(v)) vals[t.u.v.node] = v;
-  bool list = t.tag == V_TUPLE || t.tag == V_LIST;
-  size_t n = list ? t.u.list->count : t.tag == V_RECORD ? t.u.rec->count : 0;
+  size_t n;
+  const Value *items = value_items(t, &n);
   for (size_t i = n; i-- > 0;) /* if a value stands twice, the first one counts */
-    unfilled(list ? t.u.list->items[i] : t.u.rec->items[i],
-             list ? v.u.list->items[i] : v.u.rec->items[i], vals);
+    unfilled(items[i], *value_counterpart(t, i, v), vals);
 }
 
 Tensor *host_own(Session *s, Tensor *t) {

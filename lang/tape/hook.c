@@ -360,12 +360,13 @@ void hook_on_value(Session *s, Value x, Value f, Span at) {
 /* on_grad(x, f), on_grad(net, "glob", f), on_grad([p, q], f), and after_grad in the same forms. */
 static Value register_grad(Session *s, Call *c, HookKind kind) {
   Value x = tape_itself(c->v[0]);
+  size_t parts;
   const char *form = kind == HOOK_PARAM
                          ? "on_grad(x, fn(g) = ..), of a param fn(p, g) too; on_grad(net, "
                            "\"glob\", fn(path, g) = ..), or fn(path, p, g)"
                          : "after_grad(p, fn(g) { .. }), or fn(p, g); after_grad(net, \"glob\", "
                            "fn(path, g) { .. }), or fn(path, p, g)";
-  bool glob = x.tag == V_INST, several = x.tag == V_LIST || x.tag == V_TUPLE || x.tag == V_RECORD;
+  bool glob = x.tag == V_INST, several = value_items(x, &parts) != NULL;
   if (c->rest_n != (glob ? 2u : 1u))
     fail_help(s, ERR_ARG_COUNT, c->at, form, "`%s` of %s takes %s", c->b->name,
               value_type_text(s, x), glob ? "a glob and a function" : "one function");
@@ -583,8 +584,6 @@ const char *hook_misfit(Session *s, const Tensor *x, const Tensor *y) {
 static Value answered(Session *s, Value g, Value a, bool drops, Span at, const HookRun *r) {
   stack_check();
   if (a.tag == V_UNIT || (a.tag == V_NONE && (g.tag == V_NONE || drops))) return a.tag ? a : g;
-  bool list = g.tag == V_TUPLE || g.tag == V_LIST;
-  size_t n = list ? g.u.list->count : g.tag == V_RECORD ? g.u.rec->count : 0;
   if (v_is_tensor(g) && v_is_tensor(a)) {
     Tensor *x = op_tensor_of(s, g, at), *y = op_tensor_of(s, a, at);
     const char *why = hook_misfit(s, x, y);
@@ -596,19 +595,18 @@ static Value answered(Session *s, Value g, Value a, bool drops, Span at, const H
                     why));
     return r->record && a.tag == V_TENSOR ? a : v_tensor(s, tn_ref(y));
   }
-  bool same = a.tag == g.tag && ((list && a.u.list->count == n) ||
-                                 (g.tag == V_RECORD && a.u.rec->count == n &&
-                                  !memcmp(a.u.rec->names, g.u.rec->names, n * sizeof(Name))));
+  size_t n, m;
+  Value *items = value_parts(s, g, &n);
+  bool same = items && a.tag == g.tag && value_items(a, &m) && n == m;
+  for (size_t i = 0; same && i < n; i++) same = value_counterpart(g, i, a) != NULL;
   if (!same)
     hook_fail(s, ERR_HOOK_ANSWER, at, r,
               fail_text(s, "a hook gives () or a gradient, here %s%s, not %s",
                         value_type_text(s, g), drops ? ", or none to drop it" : "",
                         value_type_text(s, a)));
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++)
-    items[i] = list ? answered(s, g.u.list->items[i], a.u.list->items[i], false, at, r)
-                    : answered(s, g.u.rec->items[i], a.u.rec->items[i], false, at, r);
-  return list ? v_list(s, (ValueTag)g.tag, n, items) : v_record(s, n, g.u.rec->names, items);
+    items[i] = answered(s, items[i], *value_counterpart(g, i, a), false, at, r);
+  return value_like(s, g, items);
 }
 
 Value hooks_gradient(Session *s, HookKey k, const HookRun *r, Value g, const Value *seen) {

@@ -430,10 +430,9 @@ static void count_dead(const Sweep *w, Value v, int64_t others) {
   if (v.tag == V_TENSOR && v.u.t->node) settle(w->s, &v.u.t->node, &v.u.t->out);
   Visit *on = v.tag == V_TENSOR && v.u.t->node ? visit_of(w, v.u.t->node) : NULL;
   if (on) on->dead++;
-  if (v.tag == V_LIST || v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count; i++) count_dead(w, v.u.list->items[i], 0);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) count_dead(w, v.u.rec->items[i], 0);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++) count_dead(w, items[i], 0);
 }
 
 /* References from the pool: a value without a name has no others. */
@@ -452,8 +451,9 @@ static void find_dead(const Sweep *w, const Take *take, Value loss) {
   for (size_t k = f->base; k < s->local_count; k++) {
     Value v = s->locals[k].v;
     if (v.tag == V_TENSOR && v.u.t->node) settle(s, &v.u.t->node, &v.u.t->out);
-    bool holds = v.tag == V_TENSOR ? v.u.t->node && visit_of(w, v.u.t->node)
-                                   : v.tag == V_LIST || v.tag == V_TUPLE || v.tag == V_RECORD;
+    size_t n;
+    bool holds =
+        v.tag == V_TENSOR ? v.u.t->node && visit_of(w, v.u.t->node) : value_items(v, &n) != NULL;
     bool asks = &s->locals[k] == own; /* reading the name put its value on the pool */
     int64_t others = holds && asks && own->is_var ? pooled(s, v.u.o) : 0;
     if (holds && v.u.o->rc == 1 + others && local_dead(s, k, asks)) count_dead(w, v, others);

@@ -12,6 +12,7 @@
 
 #include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
 
@@ -520,7 +521,7 @@ static void count_slot(Session *s, void *ud, const char *path, Inst *owner, Fiel
   if (p) ++*(size_t *)ud;
 }
 
-static void quote(Buf *out, const StrObj *t) {
+void print_quoted(Buf *out, const StrObj *t) {
   buf_putc(out, '"');
   for (size_t i = 0; i < t->n; i++) {
     unsigned char c = (unsigned char)t->s[i];
@@ -549,7 +550,9 @@ static void misfit(const Print *p, const char *why, Value v) {
           why);
 }
 
-static void items(const Print *outer, size_t n, const Value *v, const Name *names, int depth) {
+/* `names` or `keys` of the items, or neither. */
+static void items(const Print *outer, size_t n, const Value *v, const Name *names,
+                  const Value *keys, int depth) {
   Print inner = *outer, *p = &inner;
   inner.inside = true;
   for (size_t i = 0; i < n; i++) {
@@ -559,8 +562,22 @@ static void items(const Print *outer, size_t n, const Value *v, const Name *name
       i = n - EDGE;
     }
     if (names) buf_printf(p->out, "%s = ", names[i]);
+    if (keys) buf_puts(p->out, dict_key_text(p->s, keys[i]));
+    if (keys && v[i].tag == V_UNIT) continue; /* of a set */
+    if (keys) buf_puts(p->out, ": ");
     inline_value(p, v[i], true, depth + 1);
   }
+}
+
+/* [k: v, ..]; set([k, ..]) if every value is unit. */
+static void dict_inline(const Print *p, Value v, int depth) {
+  size_t n;
+  const Value *of = value_items(v, &n);
+  bool set = n > 0;
+  for (size_t i = 0; i < n; i++) set &= of[i].tag == V_UNIT;
+  buf_puts(p->out, set ? "set([" : "[");
+  items(p, n, of, NULL, v.u.dict->keys, depth);
+  buf_puts(p->out, set ? "])" : n ? "]" : ":]");
 }
 
 static void inline_value(const Print *p, Value v, bool quoted, int depth) {
@@ -612,15 +629,16 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
     }
     bool tuple = v.tag == V_TUPLE;
     buf_putc(out, tuple ? '(' : '[');
-    items(p, l->count, l->items, NULL, depth);
+    items(p, l->count, l->items, NULL, NULL, depth);
     buf_puts(out, !tuple ? "]" : l->count == 1 ? ",)" : ")");
     return;
   }
   case V_RECORD:
     buf_putc(out, '(');
-    items(p, v.u.rec->count, v.u.rec->items, v.u.rec->names, depth);
+    items(p, v.u.rec->count, v.u.rec->items, v.u.rec->names, NULL, depth);
     buf_putc(out, ')');
     return;
+  case V_DICT: dict_inline(p, v, depth); return;
   case V_RANGE:
     inline_value(p, v.u.range->lo, true, depth + 1);
     buf_puts(out, "..");
@@ -633,7 +651,7 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
   switch ((ValueTag)v.tag) {
   case V_STR:
     if (quoted)
-      quote(out, v.u.str);
+      print_quoted(out, v.u.str);
     else
       buf_put(out, v.u.str->s, v.u.str->n);
     break;

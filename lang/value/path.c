@@ -50,16 +50,13 @@ static bool lead_parts(PathSearch *p, Value v, int depth) {
       if (lead(p, i->fields[k].v, depth + 1)) return true;
       cut(out, n);
     }
-  } else if (v.tag == V_RECORD) {
-    for (size_t k = 0; k < v.u.rec->count; k++) {
-      buf_printf(out, ".%s", v.u.rec->names[k]);
-      if (lead(p, v.u.rec->items[k], depth + 1)) return true;
-      cut(out, n);
-    }
   } else {
-    for (size_t k = 0; k < v.u.list->count; k++) {
-      buf_printf(out, ".%zu", k);
-      if (lead(p, v.u.list->items[k], depth + 1)) return true;
+    size_t count;
+    const Value *items = value_items(v, &count);
+    for (size_t k = 0; k < count; k++) {
+      const char *name = value_part_name(v.u.o->s, v, k);
+      buf_printf(out, "%s%s", *name == '[' ? "" : ".", name);
+      if (lead(p, items[k], depth + 1)) return true;
       cut(out, n);
     }
   }
@@ -70,7 +67,7 @@ static bool lead_parts(PathSearch *p, Value v, int depth) {
 static bool lead(PathSearch *p, Value v, int depth) {
   stack_check();
   if (v.tag == V_INST && v.u.inst == p->want) return true;
-  bool parts = v.tag == V_INST || v.tag == V_RECORD || v.tag == V_TUPLE ||
+  bool parts = v.tag == V_INST || v.tag == V_RECORD || v.tag == V_DICT || v.tag == V_TUPLE ||
                (v.tag == V_LIST && !v.u.list->weak);
   if (!parts || depth > PATH_DEEP) return false;
   const Obj *o = v.u.o;

@@ -86,8 +86,8 @@ void show_value(Session *s, Buf *out, const char *name, Value v) {
 
 static void check_tree(Session *s, Call *c) {
   Value v = c->v[0];
-  if (v.tag == V_INST || v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_PARAM ||
-      (v.tag == V_LIST && !v.u.list->weak))
+  if (v.tag == V_INST || v.tag == V_RECORD || v.tag == V_DICT || v.tag == V_TUPLE ||
+      v.tag == V_PARAM || (v.tag == V_LIST && !v.u.list->weak))
     return;
   fail_at(s, ERR_TREE_LEAF, c->spans[0], "`%s` takes a model or a tree of models, not %s",
           c->b->name, value_type_text(s, v));

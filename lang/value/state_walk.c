@@ -45,10 +45,6 @@ static const char *by_name(Session *s, const char *path, Name name) {
   return *path ? fail_text(s, "%s.%s", path, name) : name;
 }
 
-static const char *by_number(Session *s, const char *path, size_t i) {
-  return *path ? fail_text(s, "%s.%zu", path, i) : fail_text(s, "%zu", i);
-}
-
 static void check_depth(Session *s, int depth) {
   if (depth > WALK_DEEP)
     fail_at(s, ERR_DEPTH, s->running, "the value is nested more than %d deep", WALK_DEEP);
@@ -59,15 +55,11 @@ static void buffer(Walker *w, Value v, const char *path, Inst *owner, Field *f, 
   stack_check();
   Session *s = w->s;
   check_depth(s, depth);
-  if (v.tag == V_RECORD) {
-    for (size_t i = 0; i < v.u.rec->count; i++)
-      buffer(w, v.u.rec->items[i], by_name(s, path, v.u.rec->names[i]), owner, f, depth + 1);
-  } else if (v.tag == V_LIST || v.tag == V_TUPLE) {
-    for (size_t i = 0; i < v.u.list->count; i++)
-      buffer(w, v.u.list->items[i], by_number(s, path, i), owner, f, depth + 1);
-  } else {
-    w->leaf(s, w->ud, path, owner, f, v);
-  }
+  size_t n;
+  const Value *items = value_items(v, &n);
+  if (!items) w->leaf(s, w->ud, path, owner, f, v);
+  for (size_t i = 0; i < n; i++)
+    buffer(w, items[i], value_part_path(s, path, v, i), owner, f, depth + 1);
 }
 
 static void walk(Walker *w, Value v, const char *path, bool child, int depth) {
@@ -101,19 +93,20 @@ static void walk(Walker *w, Value v, const char *path, bool child, int depth) {
     }
     break;
   }
-  case V_RECORD:
-    for (size_t i = 0; i < v.u.rec->count; i++)
-      walk(w, v.u.rec->items[i], by_name(s, path, v.u.rec->names[i]), child, depth + 1);
-    break;
   case V_LIST:
   case V_TUPLE:
-    if (v.u.list->weak) { /* a weak tensor: one leaf */
+  case V_RECORD:
+  case V_DICT: {
+    size_t n;
+    const Value *items = value_items(v, &n);
+    if (v_is_weak_list(v)) { /* a weak tensor: one leaf */
       if (w->leaf && !child) w->leaf(s, w->ud, path, NULL, NULL, v);
       break;
     }
-    for (size_t i = 0; i < v.u.list->count; i++)
-      walk(w, v.u.list->items[i], by_number(s, path, i), child, depth + 1);
+    for (size_t i = 0; i < n; i++)
+      walk(w, items[i], value_part_path(s, path, v, i), child, depth + 1);
     break;
+  }
   case V_PARAM:
     if (child || !first_time(w, v.u.p)) break;
     if (w->slot)

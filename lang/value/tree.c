@@ -26,7 +26,7 @@ static _Noreturn void differ(Walk *w, Value a, Value b, const char *path) {
 }
 
 static bool is_inner(Value v) {
-  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_INST ||
+  return v.tag == V_RECORD || v.tag == V_DICT || v.tag == V_TUPLE || v.tag == V_INST ||
          (v.tag == V_LIST && !v.u.list->weak);
 }
 
@@ -46,32 +46,22 @@ static Value walk(Walk *w, Value *t, const char *path) {
       if (is_inner(c[i])) differ(w, c[0], c[i], path);
     return w->f(s, w->ud, w->n, c, path);
   }
+  size_t n, m;
+  const Value *first = value_items(c[0], &n);
   for (size_t i = 1; i < w->n; i++)
-    if (c[i].tag != c[0].tag) differ(w, c[0], c[i], path);
+    if (!value_items(c[i], &m) || c[i].tag != c[0].tag || m != n) differ(w, c[0], c[i], path);
   Value *sub = ARENA_ARRAY(&s->scratch, Value, w->n + 1);
-  if (c[0].tag == V_RECORD) {
-    Record *r = c[0].u.rec;
-    Value *items = ARENA_ARRAY(&s->scratch, Value, r->count + 1);
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t k = 0; k < n; k++) {
+    sub[0] = first[k];
     for (size_t i = 1; i < w->n; i++) {
-      if (c[i].u.rec->count != r->count) differ(w, c[0], c[i], path);
-      for (size_t k = 0; k < r->count; k++)
-        if (c[i].u.rec->names[k] != r->names[k]) differ(w, c[0], c[i], path);
+      const Value *x = value_counterpart(c[0], k, c[i]);
+      if (!x) differ(w, c[0], c[i], path);
+      sub[i] = *x;
     }
-    for (size_t k = 0; k < r->count; k++) {
-      for (size_t i = 0; i < w->n; i++) sub[i] = c[i].u.rec->items[k];
-      items[k] = walk(w, sub, *path ? fail_text(s, "%s.%s", path, r->names[k]) : r->names[k]);
-    }
-    return v_record(s, r->count, r->names, items);
+    items[k] = walk(w, sub, value_part_path(s, path, c[0], k));
   }
-  List *l = c[0].u.list;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
-  for (size_t i = 1; i < w->n; i++)
-    if (c[i].u.list->count != l->count) differ(w, c[0], c[i], path);
-  for (size_t k = 0; k < l->count; k++) {
-    for (size_t i = 0; i < w->n; i++) sub[i] = c[i].u.list->items[k];
-    items[k] = walk(w, sub, *path ? fail_text(s, "%s.%zu", path, k) : fail_text(s, "%zu", k));
-  }
-  return v_list(s, (ValueTag)c[0].tag, l->count, items);
+  return value_like(s, c[0], items);
 }
 
 bool tree_text(Value v, const char *path) {
@@ -82,10 +72,9 @@ bool tree_known(Session *s, Value v) {
   stack_check();
   bool known = v.tag != V_UNKNOWN;
   if (v.tag == V_INST) v = model_params_tree(s, v.u.inst, false);
-  if (v.tag == V_TUPLE || v.tag == V_LIST)
-    for (size_t i = 0; i < v.u.list->count && known; i++) known = tree_known(s, v.u.list->items[i]);
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count && known; i++) known = tree_known(s, v.u.rec->items[i]);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n && known; i++) known = tree_known(s, items[i]);
   return known;
 }
 
@@ -112,24 +101,22 @@ static Value arith_leaf(Session *s, void *ud, size_t n, Value *v, const char *pa
                  : op_binary(s, a->op, a->number, v[0], a->at, a->at, a->at);
 }
 
-/* Trees of params hold tensors: a tuple or record of numbers is not such a tree (rule 66). */
+/* Trees of params hold tensors: a tuple, record or dict of numbers is not such a tree (rule 66). */
 static bool has_number(Value v) {
   stack_check();
-  if (v.tag == V_TUPLE)
-    for (size_t i = 0; i < v.u.list->count; i++) {
-      Value x = v.u.list->items[i];
-      if (v_is_number(x) || x.tag == V_STR || has_number(x)) return true;
-    }
-  if (v.tag == V_RECORD)
-    for (size_t i = 0; i < v.u.rec->count; i++) {
-      Value x = v.u.rec->items[i];
-      if (v_is_number(x) || x.tag == V_STR || has_number(x)) return true;
-    }
+  size_t n;
+  const Value *items = v.tag == V_LIST ? NULL : value_items(v, &n);
+  for (size_t i = 0; items && i < n; i++)
+    if (v_is_number(items[i]) || items[i].tag == V_STR || has_number(items[i])) return true;
   return false;
 }
 
+static bool is_tree(Value v) {
+  return v.tag == V_RECORD || v.tag == V_TUPLE || v.tag == V_DICT;
+}
+
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right) {
-  bool ta = a.tag == V_RECORD || a.tag == V_TUPLE, tb = b.tag == V_RECORD || b.tag == V_TUPLE;
+  bool ta = is_tree(a), tb = is_tree(b);
   if (a.tag == V_NONE || b.tag == V_NONE)
     fail_at(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none",
             ast_op_text(op));

@@ -18,6 +18,7 @@
 #include "lang/names/module.h"
 #include "lang/tape/hook.h"
 #include "lang/tape/tape.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/texts.h"
 
@@ -38,6 +39,10 @@ static void release_obj(void *o) {
 static Value pooled(Session *s, Obj *o) {
   mem_pool_add(&s->mem, o, release_obj);
   return (Value){.tag = o->tag, .u.o = o};
+}
+
+Value value_new(Session *s, ValueTag tag, size_t bytes) {
+  return pooled(s, obj_new(s, tag, bytes));
 }
 
 Value value_pool(Session *s, Value v) {
@@ -157,6 +162,7 @@ static void obj_free(Obj *o) {
     mem_free(m, o, sizeof(Record));
     break;
   }
+  case V_DICT: dict_free((Dict *)o); break;
   case V_RANGE:
     value_release(((Range *)o)->lo);
     value_release(((Range *)o)->hi);
@@ -298,21 +304,93 @@ Value v_record(Session *s, size_t n, const Name *names, const Value *items) {
   return v;
 }
 
+/* The array of no parts: a value that has parts, of which there are none. */
+static const Value no_items[1];
+
+const Value *value_items(Value v, size_t *n) {
+  const Value *items = NULL;
+  *n = 0;
+  switch ((ValueTag)v.tag) {
+  case V_LIST:
+  case V_TUPLE:
+    *n = v.u.list->count;
+    items = v.u.list->items;
+    break;
+  case V_RECORD:
+    *n = v.u.rec->count;
+    items = v.u.rec->items;
+    break;
+  case V_DICT:
+    dict_pack(v.u.dict);
+    *n = v.u.dict->count;
+    items = v.u.dict->items;
+    break;
+  default: return NULL;
+  }
+  return items ? items : no_items;
+}
+
+Value *value_parts(Session *s, Value v, size_t *n) {
+  const Value *items = value_items(v, n);
+  if (!items) return NULL;
+  Value *parts = ARENA_ARRAY(&s->scratch, Value, *n + 1);
+  if (*n) memcpy(parts, items, *n * sizeof *parts);
+  return parts;
+}
+
 Value value_like(Session *s, Value v, const Value *parts) {
   if (v.tag == V_RECORD) return v_record(s, v.u.rec->count, v.u.rec->names, parts);
+  if (v.tag == V_DICT) {
+    dict_pack(v.u.dict);
+    return v_dict(s, v.u.dict->count, v.u.dict->keys, parts);
+  }
   Value r = v_list(s, (ValueTag)v.tag, v.u.list->count, parts);
   r.u.list->weak = v.u.list->weak;
   return r;
 }
 
-Value *value_parts(Session *s, Value v, size_t *n) {
-  bool record = v.tag == V_RECORD;
-  if (!record && v.tag != V_TUPLE && v.tag != V_LIST) return NULL;
-  const Value *from = record ? v.u.rec->items : v.u.list->items;
-  *n = record ? v.u.rec->count : v.u.list->count;
-  Value *parts = ARENA_ARRAY(&s->scratch, Value, *n + 1);
-  if (*n) memcpy(parts, from, *n * sizeof *parts);
-  return parts;
+bool value_alike(Value a, Value b) {
+  size_t n, m;
+  const Value *x = value_items(a, &n), *y = value_items(b, &m);
+  if (a.tag != b.tag || !x || !y || n != m) return false;
+  for (size_t i = 0; i < n; i++) {
+    if (a.tag == V_RECORD && a.u.rec->names[i] != b.u.rec->names[i]) return false;
+    if (a.tag == V_DICT && !value_same(a.u.dict->keys[i], b.u.dict->keys[i])) return false;
+  }
+  return true;
+}
+
+const Value *value_counterpart(Value a, size_t i, Value b) {
+  size_t n;
+  const Value *items = value_items(b, &n);
+  if (a.tag != b.tag || !items) return NULL;
+  if (a.tag == V_DICT) return dict_find(b.u.dict, a.u.dict->keys[i]);
+  if (i >= n || (a.tag == V_RECORD && a.u.rec->names[i] != b.u.rec->names[i])) return NULL;
+  return &items[i];
+}
+
+/* Whether a key stands in a path as it is, as the name of a field does. */
+static bool plain_key(Value key) {
+  if (key.tag != V_STR || !key.u.str->n) return false;
+  const StrObj *t = key.u.str;
+  for (size_t i = 0; i < t->n; i++) {
+    char c = t->s[i];
+    bool letter = c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (!letter && (!i || c < '0' || c > '9')) return false;
+  }
+  return true;
+}
+
+const char *value_part_name(Session *s, Value v, size_t i) {
+  if (v.tag == V_RECORD) return v.u.rec->names[i];
+  if (v.tag != V_DICT) return fail_text(s, "%zu", i);
+  Value key = v.u.dict->keys[i];
+  return plain_key(key) ? key.u.str->s : fail_text(s, "[%s]", dict_key_text(s, key));
+}
+
+const char *value_part_path(Session *s, const char *path, Value v, size_t i) {
+  const char *name = value_part_name(s, v, i);
+  return *path ? fail_text(s, "%s%s%s", path, *name == '[' ? "" : ".", name) : name;
 }
 
 Value v_range(Session *s, Value lo, Value hi) {
@@ -424,6 +502,7 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
     }
     buf_putc(b, ')');
     break;
+  case V_DICT: buf_printf(b, "dict of %zu", v.u.dict->count); break;
   case V_FN:
     buf_puts(b, v.u.fn->is_code ? "fn" : "proc");
     if (v.u.fn->decl->fn->name.name) buf_printf(b, " %s", v.u.fn->decl->fn->name.name);
@@ -466,17 +545,18 @@ bool value_same(Value a, Value b) {
   case V_STR: return a.u.str->n == b.u.str->n && !memcmp(a.u.str->s, b.u.str->s, a.u.str->n);
   case V_LIST:
   case V_TUPLE:
-    if (a.u.list->count != b.u.list->count) return false;
-    for (size_t i = 0; i < a.u.list->count; i++)
-      if (!value_same(a.u.list->items[i], b.u.list->items[i])) return false;
-    return true;
   case V_RECORD:
-    if (a.u.rec->count != b.u.rec->count) return false;
-    for (size_t i = 0; i < a.u.rec->count; i++)
-      if (a.u.rec->names[i] != b.u.rec->names[i] ||
-          !value_same(a.u.rec->items[i], b.u.rec->items[i]))
-        return false;
+  case V_DICT: {
+    size_t n, m;
+    const Value *items = value_items(a, &n);
+    value_items(b, &m);
+    if (n != m) return false;
+    for (size_t i = 0; i < n; i++) {
+      const Value *y = value_counterpart(a, i, b);
+      if (!y || !value_same(items[i], *y)) return false;
+    }
     return true;
+  }
   case V_RANGE:
     return value_same(a.u.range->lo, b.u.range->lo) && value_same(a.u.range->hi, b.u.range->hi);
   default: return v_counted(a) ? a.u.o == b.u.o : a.u.i == b.u.i;

@@ -38,6 +38,7 @@ typedef enum ValueTag {
   V_TUPLE,
   V_ROWS, /* a list of code whose number of elements data decides: eval/rows.c */
   V_RECORD,
+  V_DICT, /* value/dict.h */
   V_FN,
   V_INST,
   V_RANGE,
@@ -73,6 +74,7 @@ typedef struct Value {
     struct Param *p;
     struct List *list; /* V_LIST, V_TUPLE, V_ROWS */
     struct Record *rec;
+    struct Dict *dict;
     struct FnObj *fn;
     struct Inst *inst;
     struct Range *range;
@@ -246,6 +248,7 @@ const char *value_pool_text(Session *s, char *text,
                             size_t n); /* n + 1 bytes, freed with the pool */
 
 /* Makers: the result is on the pool. They throw when out of memory. */
+Value value_new(Session *s, ValueTag tag, size_t bytes); /* an object, all else of it zero */
 Value v_str(Session *s, const char *text, size_t n);
 /* The same, with room for that many bytes. */
 Value v_str_room(Session *s, const char *text, size_t n, size_t room);
@@ -255,11 +258,21 @@ Value v_tensor(Session *s, Tensor *t);
 Value v_param(Session *s, Tensor *t, Name name, bool tracked);        /* takes t over */
 Value v_list(Session *s, ValueTag tag, size_t n, const Value *items); /* V_LIST or V_TUPLE */
 Value v_record(Session *s, size_t n, const Name *names, const Value *items);
-/* A tuple, list or record like v, with the same number of other parts. */
-Value value_like(Session *s, Value v, const Value *parts);
-/* The parts of a tuple, list or record, copied to scratch memory; NULL for other values. A walk
- * changes the copies and passes them to value_like. */
+/* The parts of a tuple, list, record or dict, of which there may be 0; NULL: v is no such value.
+ * Borrowed. */
+const Value *value_items(Value v, size_t *n);
+/* The same, copied to scratch memory. A walk changes the copies and passes them to value_like. */
 Value *value_parts(Session *s, Value v, size_t *n);
+/* A tuple, list, record or dict like v, with the same number of other parts. */
+Value value_like(Session *s, Value v, const Value *parts);
+/* Whether both are of one kind, with as many parts under the same names, or keys, in one order. */
+bool value_alike(Value a, Value b);
+/* The part of b that goes with part i of a, by place, or by key; NULL: b has none. */
+const Value *value_counterpart(Value a, size_t i, Value b);
+/* What part i of v is called: a name, a number, or a key. In scratch memory. */
+const char *value_part_name(Session *s, Value v, size_t i);
+/* The path of that part, where v has this path: "net.w", "net.0", "net[3]". */
+const char *value_part_path(Session *s, const char *path, Value v, size_t i);
 Value v_range(Session *s, Value lo, Value hi);
 Value v_fn(Session *s, Node *decl, Module *m, Inst *self, ModelDecl *model, bool is_code,
            size_t ncaptures, const Local *captures);

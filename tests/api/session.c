@@ -133,6 +133,15 @@ static void values(void) {
   ckl_release(v);
 
   v = NULL;
+  CHECK(ckl_eval(s, "[\"a\": 1.5, 3: true]", "d", &v) == CKL_OK);
+  CHECK(ckl_kind_of(v) == CKL_DICT && ckl_length(v) == 2 && ckl_key(v, 2) == NULL);
+  ckl_value *key = ckl_key(v, 1), *of = ckl_item(v, 1);
+  CHECK(ckl_to_int(key) == 3 && ckl_kind_of(of) == CKL_BOOL && ckl_key(key, 0) == NULL);
+  ckl_release(key);
+  ckl_release(of);
+  ckl_release(v);
+
+  v = NULL;
   CHECK(ckl_eval(s, "(loss = 1.5, name = \"r\", t = (1, 2))", "t", &v) == CKL_OK);
   CHECK(ckl_kind_of(v) == CKL_RECORD && ckl_length(v) == 3);
   CHECK(v && ckl_field_name(v, 1) && !strcmp(ckl_field_name(v, 1), "name"));

@@ -13,7 +13,10 @@
  *
  * What a row needs is counted: each parameter given and, with a default, left out; `name...` with
  * none, one, several; both bools; negative and other axes, `none`; the kinds of values that the
- * file promises for the parameter. A class that no case shows is a hole, and fails. */
+ * file promises for the parameter. A class that no case shows is a hole, and fails.
+ *
+ * One file: a case, its other forms and what is compared share the text of its line.
+ */
 #include <math.h>
 #include <unistd.h>
 
@@ -529,6 +532,7 @@ static const char *kind_of(ckl_session *s, const Case *c, const char *text, cons
   case CKL_LIST: return "list";
   case CKL_TUPLE: return "tuple";
   case CKL_RECORD: return "record";
+  case CKL_DICT: return "dict";
   case CKL_FN: return "fn";
   case CKL_MODEL: return "model";
   default: break;
@@ -586,7 +590,9 @@ static void put_total(Text *t, ckl_value *v, const char *path, bool wide, int *l
     return;
   }
   for (size_t i = 0; i < ckl_length(v); i++) {
-    if (ckl_kind_of(v) == CKL_RECORD)
+    if (ckl_kind_of(v) == CKL_DICT)
+      snprintf(below, sizeof below, "values(%s)[%zu]", path, i);
+    else if (ckl_kind_of(v) == CKL_RECORD)
       snprintf(below, sizeof below, "%s.%s", path, ckl_field_name(v, i));
     else
       snprintf(below, sizeof below, ckl_kind_of(v) == CKL_LIST ? "%s[%zu]" : "%s.%zu", path, i);
