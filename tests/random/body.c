@@ -707,10 +707,42 @@ static void updated(Maker *m, int into) {
          n, a.name, to);
 }
 
+/* Put into a dict and taken out again, by keys that are known before the run. */
+static void keyed(Maker *m, int into) {
+  static const char *const forms[] = {
+      "var by%1$d = [\"a\": %2$s, %1$d: %3$s]\nlet kept%1$d = by%1$d\nby%1$d[\"c\"] = 2.0 * %2$s\n"
+      "by%1$d .= remove(\"a\")\nlet %4$s = values(by%1$d)[len(kept%1$d) - 2]",
+      "let by%1$d = group(list(\"p\", \"q\", \"p\"), list(%2$s, %3$s, %2$s))\n"
+      "let %4$s = by%1$d[\"q\"][len(tally(list(1, 1, 2))) - 2]",
+      "let by%1$d = merge([\"x\": 0.25 * %3$s], [(%1$d, \"y\"): %3$s])\nvar sum%1$d = get(by%1$d, "
+      "\"x\")\n"
+      "for (key, e) in by%1$d { if key in set(list((%1$d, \"y\"))) { sum%1$d = sum%1$d + e } }\n"
+      "let %4$s = sum%1$d",
+      "let by%1$d = map(fn(e, f) = e - 0.5 * f, [\"u\": %2$s, \"v\": %3$s], [\"v\": %2$s, \"u\": "
+      "%3$s])\n"
+      "let %4$s = by%1$d[\"v\"] + by%1$d.get(\"w\", otherwise = 1.0)",
+      "let (_, key%1$d) = codes(list(\"s\", \"t\", \"s\"))\nlet by%1$d = "
+      "except(union(set(key%1$d), "
+      "set(list(1))), intersect(set(key%1$d).add(2), set(list(\"t\"))))\n"
+      "let %4$s = %3$s * len(keys(by%1$d))",
+      "var by%1$d = [key: 0.5 * e for (key, e) in [\"m\": %2$s, \"n\": %3$s]]\n"
+      "by%1$d[\"m\"] += by%1$d[\"n\"]\nlet %4$s = by%1$d[\"m\"]"};
+  Var *v = body_pick(m, ANY, NULL), *u = body_pick(m, ANY, NULL);
+  if (!v || !u || !room(m, 1)) return;
+  int n = m->p->statements, which = below(m, 6);
+  Var a = *v, b = *u;
+  if (!alike(&a, &b)) a = b;
+  const char *to = body_define(m, &b)->name;
+  line(m, into, forms[which], n, a.name, b.name, to);
+}
+
 /* Put into a tuple, record or list and taken out again. */
 static void packed(Maker *m, int into) {
-  if (chance(m, 35)) {
-    updated(m, into);
+  if (chance(m, 45)) {
+    if (chance(m, 60))
+      updated(m, into);
+    else
+      keyed(m, into);
     return;
   }
   static const char *const forms[] = {

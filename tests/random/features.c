@@ -38,7 +38,6 @@ static Feature feature[] = {
     {"jvp", A_CALL, 0},
     {"hessian", A_CALL, 0},
     {"vmap", A_CALL, 0},
-    {"remove", A_CALL, 0},
 };
 enum { FEATURES = sizeof feature / sizeof *feature };
 
