@@ -181,9 +181,8 @@ static void wrt_captured(Wrt *w, uint32_t level, Val v, size_t first) {
 static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Wrt *w = ud;
   (void)n;
-  (void)path;
   Value x = v[0];
-  if (x.tag == V_NONE) return x;
+  if (tree_undifferentiated(x, path)) return x;
   if (x.tag == V_PARAM) {
     if (x.u.p->frozen)
       fail_help(s, ERR_GRAD_FROZEN, w->at, "`unfreeze` it, or take the gradient by what trains",
@@ -246,9 +245,8 @@ static Value no_param_hook(Session *s, void *ud) {
 static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Wrt *w = ud;
   (void)n;
-  (void)path;
   Value x = v[0];
-  if (x.tag == V_NONE || x.tag == V_UNKNOWN) return x;
+  if (tree_undifferentiated(x, path) || x.tag == V_UNKNOWN) return x;
   Type t = *gr_type(s->stage->g, w->vals[w->next]);
   Value g = {.tag = V_NODE, .aux = s->stage->level, .u.v = w->dx[w->next]};
   Val there = w->dx_there[w->next];
@@ -421,9 +419,8 @@ BUILTIN_FN(bi_grad) {
 
 static Value alias_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
-  (void)path;
   Span at = *(Span *)ud;
-  if (v[0].tag == V_NONE) return v[0];
+  if (tree_undifferentiated(v[0], path)) return v[0];
   Value x = op_as_tensor(s, v[0], DT_COUNT, at);
   if (!dt_float((DType)op_type_of(s, x).dtype))
     fail_at(s, ERR_GRAD_WRT, at, "a derivative by %s does not exist: floats only",
@@ -565,7 +562,7 @@ BUILTIN_FN(bi_jvp) {
 
 static Value output_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   Value x = op_as_tensor(s, v[0], DT_COUNT, *(Span *)ud);
   gr_output(s->stage->g, stage_lift(s, x, *(Span *)ud).u.v);
   return x;
@@ -579,7 +576,7 @@ typedef struct Fill {
 static Value fill_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Fill *f = ud;
   (void)n;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   Value r = {.tag = V_NODE, .aux = s->stage->level};
   r.u.v = f->vals[f->next++];
   return r;

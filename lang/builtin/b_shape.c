@@ -64,7 +64,7 @@ BUILTIN_FN(bi_shape) {
 static Value size_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   Dim *sum = ud;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   Dim d = dim_const(op_dims_of(s), 1);
   if (v_is_tensor(v[0])) {
     Type t = op_type_of(s, v[0]);

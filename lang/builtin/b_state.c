@@ -40,7 +40,7 @@ BUILTIN_FN(bi_stop) {
 static Value track_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
   Span at = *(Span *)ud;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   Value x = op_as_tensor(s, v[0], DT_COUNT, at);
   if (s->abstract) return x;
   Tensor *t = op_tensor_of(s, x, at);

@@ -39,7 +39,7 @@ static void want_leaf(Session *s, Value v, Span at) {
 static Value map_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
   bool texts = true;
-  for (size_t i = 0; i < n; i++) texts = texts && tree_text(v[i], path);
+  for (size_t i = 0; i < n; i++) texts = texts && tree_structure(v[i], path);
   if (texts || v[0].tag == V_NONE) return v[0];
   want_leaf(s, v[0], m->at);
   Value *args = ARENA_ARRAY(&s->scratch, Value, n + 2);
@@ -85,7 +85,7 @@ BUILTIN_FN(bi_each) {
 static Value fold_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   MapJob *m = ud;
   (void)n;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   want_leaf(s, v[0], m->at);
   Value args[2] = {m->acc, v[0]};
   m->acc = call_simple(s, m->f, 2, args, m->at);
@@ -165,7 +165,7 @@ BUILTIN_FN(bi_update) {
 static Value ravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Texts *t = ud;
   (void)n;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   Value x = op_as_tensor(s, v[0], DT_COUNT, (Span){0});
   Type ty = op_type_of(s, x);
   Dim d = dim_product(op_dims_of(s), ty.rank, ty.dim);
@@ -194,7 +194,7 @@ typedef struct Unravel {
 static Value unravel_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   Unravel *u = ud;
   (void)n;
-  if (v[0].tag == V_NONE || tree_text(v[0], path)) return v[0];
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
   Type t = op_type_of(s, v[0]);
   DimTab *dt = op_dims_of(s);
   Dim len = dim_product(dt, t.rank, t.dim);

@@ -712,7 +712,7 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
 
 static Value cast_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
   (void)n;
-  if (tree_text(v[0], path)) return v[0];
+  if (tree_structure(v[0], path)) return v[0];
   DType dt = (DType)(intptr_t)((void **)ud)[0];
   return op_cast(s, v[0], dt, *(Span *)((void **)ud)[1]);
 }

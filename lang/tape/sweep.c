@@ -367,9 +367,8 @@ static Value add_target(Session *s, void *ud, size_t n, Value *v, const char *pa
   WrtLeaf *l = ud;
   Sweep *w = l->w;
   (void)n;
-  (void)path;
   Value x = taken_by(v[0]);
-  if (x.tag == V_NONE) return x;
+  if (tree_undifferentiated(x, path)) return x;
   if (x.tag == V_PARAM) {
     if (!leaf_of(w, x.u.p)) {
       LeafGrad g = {.param = x.u.p, .grad = v_unit(), .outer = x.u.p->slot};
@@ -400,9 +399,8 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   WrtLeaf *l = ud;
   Sweep *w = l->w;
   (void)n;
-  (void)path;
   Value x = taken_by(v[0]);
-  if (x.tag == V_NONE) return x;
+  if (tree_undifferentiated(x, path)) return x;
   Value g = v_unit();
   TapeMeta m;
   if (x.tag == V_PARAM) {

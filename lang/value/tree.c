@@ -64,8 +64,19 @@ static Value walk(Walk *w, Value *t, const char *path) {
   return value_like(s, c[0], items);
 }
 
-bool tree_text(Value v, const char *path) {
-  return v.tag == V_STR && *path;
+bool tree_structure(Value v, const char *path) {
+  switch ((ValueTag)v.tag) {
+  case V_STR:
+  case V_UNIT:
+  case V_FN:
+  case V_BUILTIN:
+  case V_DTYPE: return *path != 0;
+  default: return false;
+  }
+}
+
+bool tree_undifferentiated(Value v, const char *path) {
+  return v.tag == V_NONE || (v.tag == V_BOOL && *path) || tree_structure(v, path);
 }
 
 bool tree_known(Session *s, Value v) {

@@ -7,8 +7,11 @@
 typedef Value (*TreeFn)(Session *s, void *ud, size_t n, Value *leaves, const char *path);
 /* Calls f for the leaves at each place of n trees of one structure; the result has it too. */
 Value tree_map(Session *s, size_t n, Value *trees, TreeFn f, void *ud, Span at);
-bool tree_text(Value v, const char *path); /* a text inside of a tree, which stays as it is */
-bool tree_known(Session *s, Value v);      /* `check`: no leaf is V_UNKNOWN */
+/* What is a part of the structure inside of a tree, and stays as it is: a text, function, (). */
+bool tree_structure(Value v, const char *path);
+/* What a gradient by a tree gives on as it is: `none`, a bool inside, what tree_structure names. */
+bool tree_undifferentiated(Value v, const char *path);
+bool tree_known(Session *s, Value v); /* `check`: no leaf is V_UNKNOWN */
 
 Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span right);
 
