@@ -13,10 +13,12 @@
 #include "lang/eval/want.h"
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
+#include "lang/value/packed.h"
 #include "lang/value/state_walk.h"
 #include "runtime/save.h"
 
 static const char format_key[] = "ckl.format", format_number[] = "1";
+static const char structure_key[] = "ckl.structure."; /* followed by the path of a buffer */
 
 /* The path of an entry: the path of the leaf, below `key`. */
 static const char *entry_path(Session *s, const char *key, const char *path) {
@@ -51,11 +53,28 @@ static Tensor *leaf_tensor(Session *s, Value v, Span at, const char *path) {
   }
 }
 
+static bool leaf_is_tensor(Value v) {
+  return v_is_tensor(v) || v_is_weak_list(v);
+}
+
+static void save_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  Saver *w = ud;
+  (void)owner, (void)p;
+  if (!f || !f->open) return;
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  packed_put(s, &b, f->v);
+  SaveMeta m = {fail_text(s, "%s%s", structure_key, entry_path(s, "", path)), b.s};
+  VEC_PUSH(&s->scratch, w->meta, w->meta_count, w->meta_cap, m);
+}
+
 static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v) {
   Saver *w = ud;
   (void)owner;
-  (void)f;
   const char *p = entry_path(s, "", path);
+  if (f && f->open && !leaf_is_tensor(v)) return; /* stands in the structure of its buffer */
+  if (v.tag == V_STR && memchr(v.u.str->s, 0, v.u.str->n))
+    fail_at(s, ERR_SAVE, w->at, "the text at `%s` has a character 0, which cannot be saved", p);
   if (v.tag == V_STR) {
     SaveMeta m = {p, v.u.str->s};
     VEC_PUSH(&s->scratch, w->meta, w->meta_count, w->meta_cap, m);
@@ -95,6 +114,7 @@ BUILTIN_FN(bi_save) {
   SaveMeta format = {format_key, format_number};
   VEC_PUSH(&s->scratch, w.meta, w.meta_count, w.meta_cap, format);
   walk_leaves(s, c->v[0], save_leaf, &w);
+  walk_slots(s, c->v[0], save_slot, &w);
   Err e = {.text = ""};
   if (!save_write(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &e))
     fail_file(s, c->spans[1], &e);
@@ -134,6 +154,8 @@ typedef struct Loader {
   bool *used; /* by entry */
   Names1 missing, extra, differ;
   size_t found;
+  Value *opened; /* the values of open buffers, in the order of the walk */
+  size_t opened_count, opened_cap, next;
 } Loader;
 
 static int entry_find(const Loader *l, const char *path) {
@@ -160,8 +182,7 @@ static bool fits(Session *s, Value v, const Tensor *t, Span at) {
 static void compare_leaf(Session *s, void *ud, const char *path, Inst *owner, Field *f, Value v) {
   Loader *l = ud;
   (void)owner;
-  (void)f;
-  if (v.tag == V_NONE) return;
+  if (v.tag == V_NONE || (f && f->open)) return;
   const char *p = entry_path(s, l->key, path);
   if (v.tag == V_STR) {
     if (save_meta(l->file, p))
@@ -230,8 +251,41 @@ static Value refill(Session *s, const Loader *l, Value v, const char *path) {
   return value_like(s, v, items);
 }
 
+/* A tensor of an open buffer. */
+static Value opened_tensor(Session *s, void *ud, const char *path) {
+  Loader *l = ud;
+  const char *p = entry_path(s, l->key, path);
+  int i = entry_find(l, p);
+  if (i < 0) name_add(&l->missing, p);
+  if (i < 0) return v_none();
+  l->used[i] = true;
+  return v_tensor(s, tn_ref(l->file->entries[i].t));
+}
+
+/* Reads the value of an open buffer, which has to match its type, before anything is written. */
+static void open_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
+  Loader *l = ud;
+  if (p || !f || !f->open) return;
+  const char *at = entry_path(s, l->key, path);
+  const char *text = save_meta(l->file, fail_text(s, "%s%s", structure_key, at));
+  size_t missing = l->missing.count;
+  Value v = f->v;
+  if (!text)
+    name_add(&l->missing, at);
+  else if (!packed_get(s, text, opened_tensor, l, path, &v))
+    fail_at(s, ERR_FILE, l->at, "the structure of `%s` in the file is not well formed", at);
+  else if (l->missing.count == missing)
+    v = state_fitted(s, owner, f, v, l->at), l->found++;
+  if (l->missing.count > missing) v = f->v;
+  VEC_PUSH(&s->scratch, l->opened, l->opened_count, l->opened_cap, v);
+}
+
 static void fill_slot(Session *s, void *ud, const char *path, Inst *owner, Field *f, Param *p) {
-  const Loader *l = ud;
+  Loader *l = ud;
+  if (!p && f->open) {
+    state_write(s, owner, f, l->opened[l->next++], l->at);
+    return;
+  }
   Value v = p ? (Value){.tag = V_PARAM, .u.p = p} : f->v;
   if (p) {
     Value n = loaded(s, l, v, path);
@@ -262,6 +316,7 @@ BUILTIN_FN(bi_load) {
     fail_at(s, ERR_FILE, c->spans[1], "%s: written by a later version of ckl (format %s)", name,
             format);
   walk_leaves(s, c->v[0], compare_leaf, &l);
+  walk_slots(s, c->v[0], open_slot, &l);
   size_t n = strlen(key), below = 0;
   for (size_t i = 0; i < o->file.count; i++) {
     const char *p = o->file.entries[i].path;

@@ -77,7 +77,8 @@ static Value copy_value(Session *s, Value v, Span at);
 static Value copy_inst(Session *s, Inst *i, Span at) {
   Value r = v_inst(s, i->model, i->count);
   for (size_t k = 0; k < i->count; k++) {
-    r.u.inst->fields[k] = (Field){i->fields[k].name, i->fields[k].kind, v_unit()};
+    r.u.inst->fields[k] = i->fields[k];
+    r.u.inst->fields[k].v = v_unit();
     Value v = i->fields[k].v;
     /* instances passed as arguments are shared, children are copied */
     if (i->fields[k].kind != FIELD_ARG) v = copy_value(s, v, at);

@@ -65,6 +65,7 @@ static void symbolic_numbers(Session *s, Unit *u, Value v, Span at) {
   for (size_t i = 0; v.tag == V_INST && i < v.u.inst->count; i++) {
     Field *f = &v.u.inst->fields[i];
     if (f->kind == FIELD_LET) symbolic_numbers(s, u, f->v, at);
+    if (f->kind == FIELD_BUFFER && f->open) value_set(&f->v, (Value){.tag = V_UNKNOWN});
     if (f->kind != FIELD_BUFFER || !v_is_number(f->v)) continue;
     bool whole = dt_int((DType)op_type_of(s, f->v).dtype);
     Value n = whole ? symbolic_int(s, u, f->name, at) : check_symbolic_tensor(s, DT_F64, 0, NULL);

@@ -297,6 +297,12 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
     value_bound(s, f->v, at);
     return;
   }
+  if (m->field.is_buffer && type_is_structured(s, m->field.type, &f->open)) {
+    f->type = m->field.type;
+    Value v = m->field.init ? eval_expr(s, m->field.init) : type_empty(s, m->field.type, at);
+    value_set(&f->v, state_fitted(s, inst, f, v, at));
+    return;
+  }
   Type t;
   type_eval(s, m->field.type, &t);
   Value v = initial(s, inst, m, &t);
@@ -359,7 +365,7 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
     } else if (v_is_weak_list(v))
       v = op_as_tensor(s, v, DT_COUNT, a->call);
     Field *f = &inst->fields[inst->count++];
-    *f = (Field){p->param.name.name, FIELD_ARG, v_unit()};
+    *f = (Field){.name = p->param.name.name, .kind = FIELD_ARG};
     value_set(&f->v, v);
     obj_holds(&inst->o, v);
   }
@@ -369,7 +375,8 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
     size_t mark = mem_pool_mark(&s->mem);
     if (x->kind == N_FIELD) {
       Field *f = &inst->fields[inst->count];
-      *f = (Field){x->field.name.name, x->field.is_buffer ? FIELD_BUFFER : FIELD_PARAM, v_unit()};
+      *f = (Field){.name = x->field.name.name,
+                   .kind = x->field.is_buffer ? FIELD_BUFFER : FIELD_PARAM};
       construct_field(s, inst, f, x);
       inst->count++;
     } else if (x->kind == N_LET) {
@@ -382,7 +389,7 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
         continue;
       }
       Field *f = &inst->fields[inst->count];
-      *f = (Field){x->let.pat->word.name, FIELD_LET, v_unit()};
+      *f = (Field){.name = x->let.pat->word.name, .kind = FIELD_LET};
       value_set(&f->v, unbind_self(s, inst, s->stage ? v : state_detach(s, v)));
       obj_holds(&inst->o, f->v);
       inst->count++;

@@ -15,7 +15,9 @@
 #include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/sides.h"
+#include "lang/eval/bindings.h"
 #include "lang/eval/state.h"
+#include "lang/eval/type.h"
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
 
@@ -135,7 +137,8 @@ Value state_read(Session *s, Inst *i, Field *f, Span at) {
   State *st = state_unit(s, i, f->name);
   if (st) return st->cur;
   /* `check`: another number may have been written */
-  if (s->abstract && f->kind == FIELD_BUFFER && v_is_number(f->v)) return (Value){.tag = V_UNKNOWN};
+  if (s->abstract && f->kind == FIELD_BUFFER && (v_is_number(f->v) || f->open))
+    return (Value){.tag = V_UNKNOWN};
   return f->kind == FIELD_BUFFER ? value_pool(s, f->v) : f->v;
 }
 
@@ -166,8 +169,55 @@ Value state_detach(Session *s, Value v) {
   size_t n;
   Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &n);
   if (!items) return v;
-  for (size_t i = 0; i < n; i++) items[i] = state_detach(s, items[i]);
-  return value_like(s, v, items);
+  bool same = true;
+  for (size_t i = 0; i < n; i++) {
+    Value x = state_detach(s, items[i]);
+    same &= x.tag == items[i].tag && (!v_counted(x) || x.u.o == items[i].u.o);
+    items[i] = x;
+  }
+  return same ? v : value_like(s, v, items);
+}
+
+/* Fails at what a buffer cannot keep. */
+static void want_kept(Session *s, const Field *f, Value v, Span at) {
+  stack_check();
+  if (v.tag == V_INST || v.tag == V_FN || v.tag == V_SEQ || v.tag == V_HANDLE || v.tag == V_MODULE)
+    fail_help(s, ERR_STATE_TYPE, at, "a child stands in a `let`; the list of all can be a variable",
+              "the buffer `%s` keeps values, not %s, which could hold the buffer", f->name,
+              value_type_text(s, v));
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++) want_kept(s, f, items[i], at);
+}
+
+/* Params become the tensors that they are now. */
+static Value without_params(Session *s, Value v) {
+  stack_check();
+  if (v.tag == V_PARAM && !s->stage) return v_tensor(s, tn_ref(v_tensor_of(v)));
+  if (!v_counted(v) || !v.u.o->params) return v;
+  size_t n;
+  Value *items = value_parts(s, v, &n);
+  for (size_t i = 0; items && i < n; i++) items[i] = without_params(s, items[i]);
+  return items ? value_like(s, v, items) : v;
+}
+
+Value state_fitted(Session *s, Inst *i, Field *f, Value v, Span at) {
+  if (v.tag == V_UNKNOWN) return v;
+  value_bound(s, v, at);
+  want_kept(s, f, v, at);
+  Frame fr = {.up = s->frame,
+              .module = i->model->module,
+              .self = i,
+              .model = i->model,
+              .base = s->local_count,
+              .stage = s->frame ? s->frame->stage : NULL,
+              .code = s->frame && s->frame->code,
+              .test = s->frame && s->frame->test};
+  s->frame = &fr; /* sizes in the type are names of the model */
+  v = type_match(s, f->type, v, at, fail_text(s, "the buffer `%s`", f->name));
+  local_pop(s, fr.base);
+  s->frame = fr.up;
+  return state_detach(s, without_params(s, v));
 }
 
 /* v as the new value of a place with value `old`, whose dtype and shape it must have; a number gets
@@ -241,6 +291,22 @@ void param_write(Session *s, Param *p, Value v, Span at) {
   st->written = true;
 }
 
+/* x with run-time numbers where `old`, of the same structure, has numbers: they are outputs. */
+static Value as_numbers(Session *s, Value old, Value x, Span at) {
+  stack_check();
+  if (v_is_number(old) && (x.tag == V_INT || x.tag == V_FLOAT || x.tag == V_DIM)) {
+    bool fl = old.tag == V_FLOAT || (old.tag == V_NODE && dt_float(op_type_of(s, old).dtype));
+    x = op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at);
+    x.weak = true;
+    return x;
+  }
+  size_t n;
+  Value *items = value_alike(old, x) ? value_parts(s, x, &n) : NULL;
+  for (size_t i = 0; items && i < n; i++)
+    items[i] = as_numbers(s, value_items(old, &n)[i], items[i], at);
+  return items ? value_like(s, x, items) : x;
+}
+
 /* The state of a field. For a made-up instance of `ckl ir` the first write creates it. */
 static State *state_shown(Session *s, Inst *i, Field *f) {
   Unit *u = unit_of(s);
@@ -252,6 +318,9 @@ static State *state_shown(Session *s, Inst *i, Field *f) {
 }
 
 void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
+  if (s->stage && f->open && in_code(s))
+    fail_help(s, ERR_SCRIPT_ONLY, at, "a `proc` of the model writes it",
+              "the buffer `%s` is written in script: what it is made of may change", f->name);
   bool made = f->kind == FIELD_PARAM && f->v.tag != V_PARAM; /* `check`: a made-up instance */
   State *st = state_shown(s, i, f);
   if (made && !st) {
@@ -260,6 +329,10 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
   }
   if (f->kind == FIELD_PARAM && !made) {
     param_write(s, f->v.u.p, v, at);
+    return;
+  }
+  if (!s->stage && f->type) {
+    value_set(&f->v, state_fitted(s, i, f, v, at));
     return;
   }
   if (!s->stage) {
@@ -275,13 +348,8 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
   }
   if (!stage_in_order(s->stage))
     fail_at(s, ERR_NOT_YET, at, "not yet: a write to `%s` inside a comprehension", f->name);
-  Value x = fit(s, st->cur, v, at, f->name);
-  if (x.tag == V_INT || x.tag == V_FLOAT || x.tag == V_DIM) {
-    Value old = st->cur;
-    bool fl = old.tag == V_FLOAT || (old.tag == V_NODE && dt_float(op_type_of(s, old).dtype));
-    x = op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at);
-    x.weak = true;
-  }
+  Value x = f->type ? state_fitted(s, i, f, v, at) : fit(s, st->cur, v, at, f->name);
+  x = as_numbers(s, st->cur, x, at);
   x = tree_map(s, 1, &x, cut_leaf, &at, at);
   st = state_unit(s, i, f->name);
   st->cur = x;

@@ -31,4 +31,8 @@ void state_merged(Session *s, State *st, Value v);
 bool state_is_merged(const Stage *st, Val v); /* of stage st */
 Value state_field_value(Session *s, Inst *i, Field *f);
 
+/* v as the value of a buffer with Field.type, which it has to match; without its tape. A buffer
+ * keeps no instance, function or sequence, since an instance in it could hold itself. */
+Value state_fitted(Session *s, Inst *i, Field *f, Value v, Span at);
+
 #endif

@@ -456,6 +456,64 @@ void type_eval(Session *s, Node *type, Type *out) {
   out->rank = (uint8_t)rank;
 }
 
+bool type_is_structured(Session *s, Node *type, bool *open) {
+  stack_check();
+  bool any = true;
+  type = resolve(s, type);
+  switch ((NodeKind)type->kind) {
+  case N_TYPE_LIST:
+  case N_TYPE_DICT: *open = true; break;
+  case N_TYPE_TUPLE:
+  case N_TYPE_RECORD:
+    for (uint32_t i = 0; i < type->list.count; i++) {
+      Node *t = type->list.items[i];
+      type_is_structured(s, type->kind == N_TYPE_RECORD ? t->type_field.type : t, open);
+    }
+    break;
+  default: {
+    Name n = type->kind == N_TYPE_NAME ? type->type_name.path.items[0].name : NULL;
+    any = n && dtype_find(n) < 0 && class_of(n) < 0 &&
+          (clause_type_word(n) == TYPEWORD_STR || clause_type_word(n) == TYPEWORD_ANY ||
+           clause_type_word(n) == TYPEWORD_NONE);
+    *open |= any;
+  }
+  }
+  return any;
+}
+
+Value type_empty(Session *s, Node *type, Span at) {
+  stack_check();
+  Node *t = resolve(s, type);
+  if (t->kind == N_TYPE_LIST) return v_list(s, V_LIST, 0, NULL);
+  if (t->kind == N_TYPE_DICT) return v_dict_room(s, 0);
+  if (t->kind == N_TYPE_TUPLE || t->kind == N_TYPE_RECORD) {
+    uint32_t n = t->list.count;
+    bool record = t->kind == N_TYPE_RECORD;
+    Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1);
+    Name *names = ARENA_ARRAY(&s->scratch, Name, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+      Node *of = t->list.items[i];
+      if (record) names[i] = of->type_field.name.name;
+      v[i] = type_empty(s, record ? of->type_field.type : of, at);
+    }
+    if (!n) return v_unit();
+    return record ? v_record(s, n, names, v) : v_list(s, V_TUPLE, n, v);
+  }
+  Name n = t->kind == N_TYPE_NAME ? t->type_name.path.items[0].name : NULL;
+  bool dims = n && t->type_name.has_dims;
+  int cls = n ? class_of(n) : -1;
+  if (n && clause_type_word(n) == TYPEWORD_STR) return v_str(s, "", 0);
+  if (n && clause_type_word(n) == TYPEWORD_NONE) return v_none();
+  if (n && !dims && dtype_find(n) == DT_BOOL) return v_bool(false);
+  if (!dims && cls >= 0) return cls == TYPEWORD_INT ? v_int(0) : v_float(0);
+  if (!n || (dtype_find(n) < 0 && cls < 0))
+    fail_at(s, ERR_INIT, at, "a buffer of type %s needs a value: `= ..`", type_source(s, type));
+  Type is;
+  type_eval(s, t, &is);
+  Value zero = op_as_tensor(s, v_int(0), (DType)is.dtype, at);
+  return op_broadcast_on(s, zero, is.rank, is.dim, is.dev, at);
+}
+
 bool type_wants_tensor(Session *s, Node *type, DType *dtype) {
   type = resolve(s, type);
   if (type->kind != N_TYPE_NAME || type->type_name.path.count != 1) return false;

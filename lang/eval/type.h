@@ -11,6 +11,11 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what);
 /* Shape and dtype of a tensor type whose dims are all known: declarations of params. */
 void type_eval(Session *s, Node *type, Type *out);
 void type_bind(Session *s, Node *type, Value v);
+/* Whether values of the type are several, or a text: no tensor, number, bool. *open: what they are
+ * made of is not the same for all of them. */
+bool type_is_structured(Session *s, Node *type, bool *open);
+/* The value of that type that a buffer has at first: zeros, nothing. */
+Value type_empty(Session *s, Node *type, Span at);
 /* Whether a number becomes a tensor there, and its dtype; DT_COUNT: the type does not say. */
 bool type_wants_tensor(Session *s, Node *type, DType *dtype);
 /* an int number as a Dim of the stage's table */

@@ -592,7 +592,33 @@ static void walk_top_let(Resolver *r, Node *n) {
   rs_unbind(r, base);
 }
 
-/* Params must be float tensors; a buffer may also be a number, or a tree like a model's params. */
+/* Whether a buffer can keep values of that type: nothing that could lead back to its instance. */
+static bool keeps(Resolver *r, const Node *t, int depth) {
+  if (depth > 64) return false;
+  switch ((NodeKind)t->kind) {
+  case N_TYPE_LIST: return keeps(r, t->type_list, depth + 1);
+  case N_TYPE_DICT: return keeps(r, t->entry.value, depth + 1);
+  case N_TYPE_TUPLE:
+  case N_TYPE_RECORD:
+    for (uint32_t i = 0; i < t->list.count; i++) {
+      const Node *of = t->list.items[i];
+      if (!keeps(r, t->kind == N_TYPE_RECORD ? of->type_field.type : of, depth + 1)) return false;
+    }
+    return true;
+  case N_TYPE_NAME: break;
+  default: return false;
+  }
+  Name n = t->type_name.path.items[0].name;
+  TypeWord w = clause_type_word(n);
+  if (t->type_name.path.count != 1) return false;
+  if (dtype_find(n) >= 0 || clause_type_word_is_class(w) || w == TYPEWORD_STR ||
+      w == TYPEWORD_NONE || w == TYPEWORD_ANY)
+    return true;
+  const Global *g = global_find(r->s, r->m, n);
+  return g && g->kind == G_TYPE && keeps(r, g->decl->type_decl.type, depth + 1);
+}
+
+/* Params must be float tensors; a buffer may have most other values, too. */
 static void walk_field_type(Resolver *r, Node *m) {
   Session *s = r->s;
   Node *t = m->field.type;
@@ -609,13 +635,10 @@ static void walk_field_type(Resolver *r, Node *m) {
   int dt = n ? dtype_find(n) : -1;
   TypeWord w = clause_type_word(n);
   bool is_float = dt >= 0 ? dt_float((DType)dt) : w == TYPEWORD_FLOAT;
-  bool fits = m->field.is_buffer
-                  ? dt >= 0 || clause_type_word_is_class(w) || w == TYPEWORD_PARAMS ||
-                        t->kind == N_TYPE_TUPLE || t->kind == N_TYPE_RECORD
-                  : is_float;
-  if (fits) return;
+  if (m->field.is_buffer ? w == TYPEWORD_PARAMS || keeps(r, t, 0) : is_float) return;
   Diag *d = fail_report(s, ERR_INIT, m->field.type->span,
-                        m->field.is_buffer ? "a buffer is a tensor, a number or `params[..]`"
+                        m->field.is_buffer ? "a buffer has tensors, numbers, texts, and tuples, "
+                                             "records, lists and dicts of these, or `params[..]`"
                                            : "a param is a float tensor");
   dg_help(&s->diags, d,
           dt >= 0 || clause_type_word_is_class(w)

@@ -64,6 +64,14 @@ Value dict_key(Session *s, Value v, Span at) {
             "a key is a str, an int, a bool or a tuple of these, not %s", value_type_text(s, v));
 }
 
+bool dict_is_key(Value v) {
+  stack_check();
+  bool all = v.tag == V_STR || v.tag == V_INT || v.tag == V_BOOL || v.tag == V_TUPLE;
+  for (size_t i = 0; all && v.tag == V_TUPLE && i < v.u.list->count; i++)
+    all = dict_is_key(v.u.list->items[i]);
+  return all;
+}
+
 static uint64_t mixed(uint64_t x) { /* finalizer of SplitMix64 (Steele, Lea, Flood 2014) */
   x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
   x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);

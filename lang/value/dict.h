@@ -25,6 +25,8 @@ typedef struct Dict {
  * know it; V_UNKNOWN stays. */
 Value dict_key(Session *s, Value v, Span at);
 
+bool dict_is_key(Value v); /* whether dict_key would give it back as it is */
+
 /* A dict of these keys, each of which dict_key gave; the last one of equal ones counts, at the
  * place of the first. On the pool. */
 Value v_dict(Session *s, size_t n, const Value *keys, const Value *items);

@@ -502,7 +502,14 @@ static void type_text(Session *s, Buf *b, Value v, int depth) {
     }
     buf_putc(b, ')');
     break;
-  case V_DICT: buf_printf(b, "dict of %zu", v.u.dict->count); break;
+  case V_DICT: {
+    size_t n;
+    value_items(v, &n);
+    buf_printf(b, !n || n > 4 ? "dict of %zu" : n == 1 ? "dict with key " : "dict with keys ", n);
+    for (size_t i = 0; i < n && n <= 4; i++)
+      buf_printf(b, "%s%s", i ? ", " : "", dict_key_text(s, v.u.dict->keys[i]));
+    break;
+  }
   case V_FN:
     buf_puts(b, v.u.fn->is_code ? "fn" : "proc");
     if (v.u.fn->decl->fn->name.name) buf_printf(b, " %s", v.u.fn->decl->fn->name.name);

@@ -163,7 +163,9 @@ typedef enum FieldKind { FIELD_ARG, FIELD_LET, FIELD_PARAM, FIELD_BUFFER } Field
 typedef struct Field {
   Name name;
   FieldKind kind;
-  Value v; /* FIELD_PARAM: a V_PARAM */
+  Value v;    /* FIELD_PARAM: a V_PARAM */
+  Node *type; /* of a buffer of several values, or of a text; NULL: a tensor, number, params[..] */
+  bool open;  /* its structure may change: there are lists, dicts, texts in it */
 } Field;
 
 typedef struct Inst {
