@@ -367,7 +367,7 @@ static bool plain(const Node *n) {
 }
 
 /* `x = f(x, a)` and `x = x.f(a)` of such a builtin: it, and where x stands. */
-static const Builtin *update_written_out(Session *s, const Node *st, bool *first_given) {
+static APART const Builtin *update_written_out(Session *s, const Node *st, bool *first_given) {
   const Node *call = st->assign.value, *x = st->assign.target;
   if (st->assign.op != AST_NONE || call->kind != N_CALL || !plain(x)) return NULL;
   const Node *c = call->call.callee;
@@ -406,8 +406,8 @@ static Value update(Place *p) {
 
 /* `x .= f(a)` of a variable of script and a builtin of two parameters that may change x where it
  * is. True: it has; else *v is the new value, unless *done stays false: nothing was evaluated. */
-static bool update_variable(Session *s, Node *st, const Builtin *b, bool first_given, size_t mark,
-                            Value *v, bool *done) {
+static APART bool update_variable(Session *s, Node *st, const Builtin *b, bool first_given,
+                                  size_t mark, Value *v, bool *done) {
   Node *call = st->assign.value, *a;
   NodeList *args = &call->call.args;
   uint32_t k = first_given;
@@ -461,7 +461,7 @@ static bool assign_number(Session *s, Node *st, Value v) {
   if (s->stage || s->abstract || s->frame->fixed || s->frame->code) return false;
   Value *slot = variable(s, x);
   AstOp op = st->assign.op;
-  if (!slot || (op != AST_NONE && !op_numbers(s, op, *slot, v, st->span, &v))) return false;
+  if (!slot || (op != AST_NONE && !op_numbers(op, *slot, v, &v))) return false;
   value_set(slot, v);
   return true;
 }
@@ -503,15 +503,14 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
 Flow eval_assign(Session *s, Node *st) {
   size_t mark = mem_pool_mark(&s->mem);
   const Builtin *by = NULL;
-  bool first_given = false, done = false;
+  bool first_given = false, done = false, update = st->assign.op == AST_UPDATE;
   Value v = v_unit();
-  if (owned_on(s)) {
-    by = st->assign.op == AST_UPDATE ? update_by(s, st) : update_written_out(s, st, &first_given);
+  if (st->assign.value->kind == N_CALL && owned_on(s)) {
+    by = update ? update_by(s, st) : update_written_out(s, st, &first_given);
     if (by && update_variable(s, st, by, first_given, mark, &v, &done)) return FLOW_NEXT;
-    bool may_be_field = st->assign.op != AST_UPDATE && !first_given; /* r = r.push(1): rule 9 */
-    if (done || may_be_field) by = NULL;
+    if (done || (!update && !first_given)) by = NULL; /* r = r.push(1) may be a field: rule 9 */
   }
-  if (st->assign.op != AST_UPDATE && !by && !done) {
+  if (!update && !by && !done) {
     v = eval_expr(s, st->assign.value);
     if (s->flow == FLOW_NEXT && assign_number(s, st, v)) return FLOW_NEXT;
   }

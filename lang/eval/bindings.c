@@ -20,25 +20,10 @@
 
 /* ---- locals */
 
-void local_push(Session *s, Name name, Value v, bool is_var, Span at) {
-  if (s->local_count == s->local_cap) {
-    size_t cap = s->local_cap ? s->local_cap * 2 : 64;
-    s->locals = mem_need(&s->mem, s->locals, s->local_cap * sizeof(Local), cap * sizeof(Local));
-    s->local_cap = cap;
-  }
-  value_retain(v);
-  s->locals[s->local_count++] = (Local){name, v, is_var, at};
-}
-
-void local_pop(Session *s, size_t to) {
-  while (s->local_count > to) value_release(s->locals[--s->local_count].v);
-}
-
-Local *local_find(Session *s, Name name) {
-  if (!s->frame) return NULL;
-  for (size_t i = s->local_count; i > s->frame->base; i--)
-    if (s->locals[i - 1].name == name) return &s->locals[i - 1];
-  return NULL;
+void local_room(Session *s) {
+  size_t cap = s->local_cap ? s->local_cap * 2 : 64;
+  s->locals = mem_need(&s->mem, s->locals, s->local_cap * sizeof(Local), cap * sizeof(Local));
+  s->local_cap = cap;
 }
 
 /* ---- names */
@@ -190,8 +175,7 @@ Value closure_of_capsule(Session *s, Node *n) {
 
 /* ---- patterns */
 
-static void bind_name(Session *s, Word *w, Value v, bool is_var, Span at) {
-  (void)at;
+static void bind_name(Session *s, const Word *w, Value v, bool is_var) {
   if (s->frame->model && s->frame->self) name_check_shadow(s, w);
   if (s->frame->block_depth == 0 && !s->frame->fn && !s->frame->test) {
     global_set(s, s->frame->module, w->name, v, is_var, w->span);
@@ -206,13 +190,9 @@ Value bind_made_definite(Session *s, Value v, Span at) {
   return v;
 }
 
-void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
+static APART void bind_parts(Session *s, Node *pat, Value v, bool is_var) {
   stack_check();
   switch (pat->kind) {
-  case N_PAT_WILD: return;
-  case N_PAT_NAME:
-    bind_name(s, &pat->word, bind_made_definite(s, v, pat->span), is_var, pat->span);
-    return;
   case N_PAT_TUPLE: {
     size_t n = pat->list.count;
     if (v.tag == V_UNKNOWN) {
@@ -268,4 +248,11 @@ void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
     return;
   default: fail_at(s, ERR_BUG, pat->span, "pattern of kind %d", pat->kind);
   }
+}
+
+void bind_pattern(Session *s, Node *pat, Value v, bool is_var) {
+  if (pat->kind == N_PAT_NAME)
+    bind_name(s, &pat->word, bind_made_definite(s, v, pat->span), is_var);
+  else if (pat->kind != N_PAT_WILD)
+    bind_parts(s, pat, v, is_var);
 }

@@ -8,9 +8,22 @@
 Value bind_made_definite(Session *s, Value v, Span at); /* a weak tensor gets its dtype (rule 14) */
 Value bind_global_value(Session *s, Global *g, Span at);
 void bind_pattern(Session *s, Node *pat, Value v, bool is_var);
-void local_push(Session *s, Name name, Value v, bool is_var, Span at);
-void local_pop(Session *s, size_t to);
-Local *local_find(Session *s, Name name);
+void local_room(Session *s); /* for one more */
+static inline void local_push(Session *s, Name name, Value v, bool is_var, Span at) {
+  if (s->local_count == s->local_cap) local_room(s);
+  value_retain(v);
+  s->locals[s->local_count++] = (Local){name, v, is_var, at};
+}
+static inline void local_pop(Session *s, size_t to) {
+  while (s->local_count > to) value_release(s->locals[--s->local_count].v);
+}
+/* The local that a name of the present frame means: the innermost one. */
+static inline Local *local_find(const Session *s, Name name) {
+  if (!s->frame) return NULL;
+  for (size_t i = s->local_count; i > s->frame->base; i--)
+    if (s->locals[i - 1].name == name) return &s->locals[i - 1];
+  return NULL;
+}
 /* The value of a name; without one an error, or V_UNKNOWN if `must` is false. */
 Value bind_name_value(Session *s, Name name, Span at, bool must);
 /* Field or method of an instance; false when it has none of that name. */

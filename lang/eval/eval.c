@@ -3,9 +3,11 @@
  * In: a tree and the session's present frame, stage and modes. Out: a Value on the pool. ops.c
  * decides what a tensor operation does. Invariants: locals above a block's entry are popped at its
  * end, also after a throw (the function that protects restores local_count); the pool is drained
- * after each statement, so temporaries live as long as the statement that made them. A value read
- * from a `var` or a buffer goes on the pool, since the statement may assign it; operands.c holds
- * the values of params. Other values need no hold: the scope of a `let` or the pool keeps them.
+ * after each statement, so temporaries live as long as the statement that made them; those of a
+ * condition or of the source of a loop until the body begins, which may change in place what they
+ * read. A value read from a `var` or a buffer goes on the pool, since the statement may assign it;
+ * operands.c holds the values of params. Other values need no hold: the scope of a `let` or the
+ * pool keeps them.
  */
 #include <math.h>
 #include <string.h>
@@ -24,6 +26,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
+#include "lang/eval/owned.h"
 #include "lang/eval/seq.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/steps.h"
@@ -369,6 +372,7 @@ static APART bool is_bool_node(Session *s, Value c) {
 
 static APART Value eval_if(Session *s, Node *e) {
   bool is_tail = s->tail == e;
+  size_t mark = mem_pool_mark(&s->mem);
   Value c = eval_expr(s, e->if_.cond);
   if (is_tail) s->tail = e;
   if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c))) return both_branches(s, e);
@@ -376,6 +380,7 @@ static APART Value eval_if(Session *s, Node *e) {
   if (is_bool_node(s, c) && !want_known_bool(s, c, &known)) return sides_if(s, e, c);
   bool holds = want_bool(s, c, e->if_.cond->span, "the condition of `if`"), tail = s->tail == e;
   Node *side = holds ? e->if_.then : e->if_.els;
+  if (!s->stage) mem_pool_drain(&s->mem, mark); /* the side may change what the condition read */
   if (!side) return v_unit();
   if (tail) s->tail = side;
   return eval_expr(s, side);
@@ -414,12 +419,7 @@ static APART Value eval_range(Session *s, Node *e, Value a, Value b) {
   return v_range(s, ends[0], ends[1]);
 }
 
-void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
-  v[0] = eval_expr(s, left);
-  if (!v_counted(v[0])) { /* no param, so no write changes it */
-    v[1] = eval_expr(s, right);
-    return;
-  }
+void eval_second(Session *s, Node *right, Value v[2]) {
   Operands read;
   operands_open(s, &read, v);
   read.count = 1;
@@ -438,7 +438,7 @@ static APART Value eval_binary(Session *s, Node *e) {
   Value v[2], r;
   eval_pair(s, e->binary.left, e->binary.right, v);
   if (s->flow != FLOW_NEXT) return v_unit();
-  if (op_numbers(s, op, v[0], v[1], e->span, &r)) return r;
+  if (op_numbers(op, v[0], v[1], &r)) return r;
   if (op == AST_IN || op == AST_NOT_IN) return eval_in(s, e, v[0], v[1]);
   if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
   if (op == AST_POW && v[1].tag == V_INT && e->binary.right->kind != N_INT && is_float(s, v[0]))
@@ -497,9 +497,7 @@ static Value eval_node(Session *s, Node *e) {
   }
 }
 
-Value eval_expr(Session *s, Node *e) {
-  if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
-  if (e->kind == N_INT) return v_int(e->number.i);
+static APART Value eval_inner(Session *s, Node *e) {
   stack_check();
   bool ends = s->tail == e;
   Value v = eval_node(s, e);
@@ -508,45 +506,50 @@ Value eval_expr(Session *s, Node *e) {
   return v;
 }
 
+Value eval_expr(Session *s, Node *e) {
+  if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
+  if (e->kind == N_INT) return v_int(e->number.i);
+  const Local *l = e->kind == N_NAME ? local_find(s, e->name) : NULL;
+  return l && l->v.tag <= V_FLOAT ? l->v : eval_inner(s, e); /* most names are of numbers */
+}
+
 /* ---- statements */
 
 static APART Flow eval_let(Session *s, Node *st) {
   Value v = eval_expr(s, st->let.init);
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
-  if (v.tag == V_UNIT && st->let.pat->kind == N_PAT_NAME &&
-      st->let.init->kind == N_CALL) { /* allowed: () is a value */
-  }
   name_result(s, st->let.pat, v);
   bind_pattern(s, st->let.pat, v, st->let.is_var);
   return FLOW_NEXT;
 }
 
-Flow eval_iteration(Session *s, Node *st, Value v) {
-  check_step(s);
+static Flow iteration(Session *s, Node *st, Value v) {
   size_t base = s->local_count;
-  AbstractVars k = {NULL, 0, NULL};
-  if (s->abstract) {
-    k = abstract_vars(s, st->loop.body);
-    abstract_enter_loop(s, &k);
-  }
-  s->frame->block_depth++;
-  if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
+  Frame *frame = s->frame;
   Flow flow = FLOW_NEXT;
-  s->frame->iteration = true;
+  frame->block_depth++;
+  if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
+  frame->iteration = true;
   if (st->loop.is_checkpoint && !s->stage)
     checkpoint_iteration(s, st, &flow);
   else
     eval_block(s, st->loop.body, &flow);
-  if (flow == FLOW_GONE) flow = FLOW_NEXT;
-  s->frame->block_depth--;
+  frame->block_depth--;
   local_pop(s, base);
-  if (s->abstract) {
-    abstract_leave(s, &k);
-    if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
-    return FLOW_NEXT; /* the loop may have no iterations */
-  }
-  return flow;
+  return flow == FLOW_GONE ? FLOW_NEXT : flow;
+}
+
+Flow eval_iteration(Session *s, Node *st, Value v) {
+  if (!s->stage && !s->abstract) return iteration(s, st, v);
+  check_step(s);
+  if (!s->abstract) return iteration(s, st, v);
+  AbstractVars k = abstract_vars(s, st->loop.body);
+  abstract_enter_loop(s, &k);
+  Flow flow = iteration(s, st, v);
+  abstract_leave(s, &k);
+  if (flow == FLOW_RETURN) value_set(&s->ret, v_unit());
+  return FLOW_NEXT; /* the loop may have no iterations */
 }
 
 static Flow loop_end(Flow f) {
@@ -628,26 +631,42 @@ static Value loop_element(Session *s, Value it, int64_t i, Span at) {
   return v_is_tensor(it) ? op_element(s, it, i, at) : it.u.list->items[i];
 }
 
-static Flow for_sequence(Session *s, Node *st, Value it, Watch *watch) {
-  SeqIter *q = seq_start(s, it, st->loop.iter->span);
-  Value v;
-  for (;;) {
-    size_t mark = mem_pool_mark(&s->mem);
-    ArenaMark am = arena_mark(&s->scratch);
+/* The elements from number i on that a `for` of script goes through. */
+typedef struct Elements {
+  Value of;
+  int64_t i, hi;
+  SeqIter *seq; /* NULL: `of` is no sequence */
+} Elements;
+
+static bool next_element(Session *s, const Node *st, Elements *x, Value *v) {
+  Span at = st->loop.iter->span;
+  if (x->seq) return seq_next(s, x->seq, v, at);
+  if (x->i == x->hi) return false;
+  *v = loop_element(s, x->of, x->i++, at);
+  return true;
+}
+
+/* A loop of script: through x, or NULL: while its condition holds. */
+static Flow script_loop(Session *s, Node *st, Elements *x) {
+  Watch watch = watch_start(s);
+  size_t mark = mem_pool_mark(&s->mem);
+  ArenaMark am = arena_mark(&s->scratch);
+  Flow f = FLOW_NEXT;
+  while (f == FLOW_NEXT || f == FLOW_CONTINUE) {
+    Value v = x ? v_unit() : eval_expr(s, st->loop.cond);
+    if (s->flow != FLOW_NEXT) return eval_take_flow(s);
+    bool go = x ? next_element(s, st, x, &v)
+                : want_bool(s, v, st->loop.cond->span, "the condition of `while`");
+    if (!go) break;
+    if (!x) mem_pool_drain(&s->mem, mark); /* the body may change what the condition read */
     count_step(s, st->span);
-    if (!s->stage) watch_iteration(s, watch, st);
-    if (!seq_next(s, q, &v, st->loop.iter->span)) break;
-    Flow f = eval_iteration(s, st, v);
+    watch_iteration(s, &watch, st);
+    f = eval_iteration(s, st, v);
     mem_pool_drain(&s->mem, mark);
     arena_rewind(&s->scratch, am);
-    if (f == FLOW_RETURN) {
-      seq_finish(s, q);
-      return f;
-    }
-    if (f == FLOW_BREAK) break;
   }
-  seq_finish(s, q);
-  return FLOW_NEXT;
+  if (x && x->seq) seq_finish(s, x->seq);
+  return f == FLOW_RETURN ? f : FLOW_NEXT;
 }
 
 typedef struct Turn {
@@ -661,14 +680,13 @@ static Value later_iteration(Session *s, void *ud) {
   return v_unit();
 }
 
-/* A loop whose iterations are done one after the other: of script, or unrolled. */
+/* A loop of code that is unrolled: its iterations are staged one after the other. */
 typedef struct Iterated {
   Session *s;
   Node *st;
   Value it;
   int64_t lo, hi;
   OpenLoop *l;
-  Watch *watch;
   Flow flow;
   int64_t most;  /* of iterations, with those of loops inside; 0: it has to be unrolled */
   bool too_many; /* there would be more: it ended after the first one */
@@ -690,13 +708,10 @@ static APART void iterate(void *ud) {
   int64_t lo = x->lo, hi = x->hi;
   x->flow = FLOW_NEXT;
   struct Iterations *iterations = iterations_start(s, st, l->iterations = hi > lo ? hi - lo : 0);
-  Val token = s->stage && s->stage->unit ? s->stage->unit->token : VAL_NONE;
+  Val token = s->stage->unit ? s->stage->unit->token : VAL_NONE;
   for (int64_t i = lo; i < hi; i++) {
     int64_t was = s->unrolled;
-    size_t mark = mem_pool_mark(&s->mem);
-    ArenaMark am = arena_mark(&s->scratch);
     count_step(s, st->span);
-    if (!s->stage) watch_iteration(s, x->watch, st);
     iterations_before(iterations, l->iteration = i - lo);
     Value element = loop_element(s, x->it, i, st->loop.iter->span);
     Flow f;
@@ -709,15 +724,10 @@ static APART void iterate(void *ud) {
       f = eval_iteration(s, st, element);
     }
     l->continued = v_unit();
-    s->unrolled += s->stage && s->unrolled == was;
+    s->unrolled += s->unrolled == was;
     x->too_many = i == lo && too_many(x, was, token);
     iterations_after(iterations, i - lo, i == hi - 1 || f == FLOW_BREAK || x->too_many);
-    if (x->too_many) break;
-    if (!s->stage) {
-      mem_pool_drain(&s->mem, mark);
-      arena_rewind(&s->scratch, am);
-    }
-    if (f == FLOW_BREAK) break;
+    if (x->too_many || f == FLOW_BREAK) break;
     if (f == FLOW_RETURN) {
       x->flow = f;
       break;
@@ -734,7 +744,7 @@ static int64_t forced_around(const OpenLoop *l) {
 }
 
 static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
-  Watch watch = watch_start(s);
+  size_t mark = mem_pool_mark(&s->mem);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
   Value it = seq_source(s, st->loop.iter);
@@ -746,9 +756,12 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   }
   if (in_code(s) && it.tag != V_TUPLE && seq_stays(s, it)) return stays_for(s, st, it);
   if (in_code(s)) seq_refuse(s, it, st->loop.iter->span);
-  if (it.tag == V_SEQ && !in_code(s)) return for_sequence(s, st, it, &watch);
+  if (!s->stage) owned_settle(s, mark, 1, &it); /* the body may change what was read for it */
+  if (it.tag == V_SEQ && !in_code(s))
+    return script_loop(s, st, &(Elements){.seq = seq_start(s, it, st->loop.iter->span)});
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
+  if (!s->stage) return script_loop(s, st, &(Elements){it, lo, hi > lo ? hi : lo, NULL});
   bool may_stay =
       in_code(s) && (it.tag == V_RANGE || it.tag == V_SEQ || v_is_tensor(it)) && hi > lo;
   bool stays = may_stay && hi - lo > s->config.unroll / forced_around(l);
@@ -758,7 +771,7 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   }
   if (stays && unroll_not(s, st, it, lo, hi, &end)) return end;
   l->forced = !may_stay || stays;
-  Iterated x = {s, st, it, lo, hi, l, &watch, FLOW_NEXT, l->forced ? 0 : s->config.unroll, false};
+  Iterated x = {s, st, it, lo, hi, l, FLOW_NEXT, l->forced ? 0 : s->config.unroll, false};
   if (!may_stay)
     iterate(&x);
   else if (unroll_or_stay(s, st, it, lo, hi, iterate, &x, &x.too_many, &end))
@@ -787,28 +800,19 @@ static APART Flow while_in_code(Session *s, Node *st) {
   return f;
 }
 
+/* `check`: the body may run once, unless its condition is known. */
+static Flow checked_while(Session *s, Node *st) {
+  count_step(s, st->span);
+  Value c = eval_expr(s, st->loop.cond);
+  if (s->flow != FLOW_NEXT) return eval_take_flow(s);
+  return c.tag == V_BOOL && !c.u.i ? FLOW_NEXT : loop_end(eval_iteration(s, st, v_unit()));
+}
+
 static APART Flow eval_while(Session *s, Node *st) {
   if (in_code(s)) return while_in_code(s, st);
   Flow end;
   if (checkpoint_loop(s, st, &end)) return end;
-  Watch watch = watch_start(s);
-  for (;;) {
-    size_t mark = mem_pool_mark(&s->mem);
-    ArenaMark am = arena_mark(&s->scratch);
-    count_step(s, st->span);
-    if (!s->stage) watch_iteration(s, &watch, st);
-    Value c = eval_expr(s, st->loop.cond);
-    if (s->flow != FLOW_NEXT) return eval_take_flow(s);
-    if (c.tag == V_UNKNOWN || (s->abstract && c.tag != V_BOOL))
-      return loop_end(eval_iteration(s, st, v_unit()));
-    bool go = want_bool(s, c, st->loop.cond->span, "the condition of `while`");
-    Flow f = go ? eval_iteration(s, st, v_unit()) : FLOW_BREAK;
-    mem_pool_drain(&s->mem, mark);
-    arena_rewind(&s->scratch, am);
-    if (s->abstract) return FLOW_NEXT;
-    if (f == FLOW_BREAK) return FLOW_NEXT;
-    if (f == FLOW_RETURN) return f;
-  }
+  return s->abstract ? checked_while(s, st) : script_loop(s, st, NULL);
 }
 
 static APART void declare_local(Session *s, Node *st) {
@@ -819,21 +823,21 @@ static APART void declare_local(Session *s, Node *st) {
 Flow eval_stmt(Session *s, Node *st, Value *last) {
   count_step(s, st->span);
   *last = v_unit();
-  s->tail = st->kind == N_EXPR_STMT || st->kind == N_RETURN ? st->expr
-            : st->kind == N_LET                             ? st->let.init
-                                                            : NULL;
+  s->tail = NULL;
   switch ((NodeKind)st->kind) {
   case N_EXPR_STMT: {
+    s->tail = st->expr;
     Value v = eval_expr(s, st->expr);
     if (s->flow != FLOW_NEXT) break;
     *last = v;
     return FLOW_NEXT;
   }
-  case N_LET: return eval_let(s, st);
+  case N_LET: s->tail = st->let.init; return eval_let(s, st);
   case N_ASSIGN: return eval_assign(s, st);
   case N_FOR: return eval_for(s, st);
   case N_WHILE: return eval_while(s, st);
   case N_RETURN: {
+    s->tail = st->expr;
     Value v = st->expr ? eval_expr(s, st->expr) : v_unit();
     if (s->flow != FLOW_NEXT) break;
     if (!s->frame->fn) fail_at(s, ERR_RETURN, st->span, "`return` stands in functions only");
@@ -868,46 +872,34 @@ static Value rest_of_block(Session *s, void *ud) {
 /* The statements of the block from number `from` on. */
 static Value block_from(Session *s, Node *block, uint32_t from, Flow *flow) {
   stack_check();
-  size_t base = s->local_count;
-  Value last = v_unit(), result = v_unit();
-  Running place = {s->frame->place, block, 0, base, s->frame->iteration};
-  s->frame->place = &place;
-  s->frame->iteration = false;
-  s->frame->block_depth++;
-  for (uint32_t i = from; i < block->list.count; i++) {
+  size_t base = s->local_count, mark = mem_pool_mark(&s->mem);
+  ArenaMark am = arena_mark(&s->scratch);
+  Value v = v_unit();
+  Frame *frame = s->frame;
+  Running place = {frame->place, block, 0, base, frame->iteration};
+  frame->place = &place;
+  frame->iteration = false;
+  frame->block_depth++;
+  for (uint32_t i = from, n = block->list.count; i < n && *flow == FLOW_NEXT; i++) {
     place.index = i;
-    size_t mark = mem_pool_mark(&s->mem);
-    ArenaMark am = arena_mark(&s->scratch);
-    Node *st = block->list.items[i];
-    Value v;
-    *flow = eval_stmt(s, st, &v);
-    if (!s->stage) arena_rewind(&s->scratch, am);
-    bool end = i + 1 == block->list.count;
-    if (!end && *flow == FLOW_NEXT && sides_pending(s)) {
+    *flow = eval_stmt(s, block->list.items[i], &v);
+    if (i + 1 < n && *flow == FLOW_NEXT && sides_pending(s)) {
       Rest rest = {block, i + 1};
       v = sides_rest(s, rest_of_block, &rest, block->list.items[i + 1]->span);
       *flow = eval_take_flow(s);
-      end = true;
-      i = block->list.count;
+      i = n - 1;
     }
-    if (end && *flow == FLOW_NEXT) last = v;
-    if (*flow != FLOW_NEXT) {
-      if (!s->stage) mem_pool_drain(&s->mem, mark);
-      break;
-    }
-    if (!end) {
-      if (!s->stage) mem_pool_drain(&s->mem, mark);
-    } else {
-      result = last;
-      value_retain(result); /* keep it beyond the end of the scope */
-      if (!s->stage) mem_pool_drain(&s->mem, mark);
-    }
+    if (*flow != FLOW_NEXT) v = v_unit();
+    if (i + 1 == n) value_retain(v); /* beyond the end of the scope */
+    if (s->stage) continue;
+    mem_pool_drain(&s->mem, mark);
+    arena_rewind(&s->scratch, am);
   }
-  s->frame->block_depth--;
-  s->frame->place = place.up;
+  frame->block_depth--;
+  frame->place = place.up;
   local_pop(s, base);
-  if (v_counted(result)) mem_pool_add(&s->mem, result.u.o, (void (*)(void *))obj_release);
-  return result;
+  if (v_counted(v)) mem_pool_add(&s->mem, v.u.o, (void (*)(void *))obj_release);
+  return v;
 }
 
 Value eval_block(Session *s, Node *block, Flow *flow) {

@@ -16,7 +16,14 @@ Flow eval_stmt(Session *s, Node *stmt, Value *last);
 Flow eval_take_flow(Session *s); /* takes a break, continue or return out of an expression */
 /* One iteration of a loop: binds its pattern in a scope of its own. */
 Flow eval_iteration(Session *s, Node *loop, Value v);
-void eval_pair(Session *s, Node *left, Node *right, Value v[2]);
+void eval_second(Session *s, Node *right, Value v[2]); /* v[1], while v[0] waits */
+static inline void eval_pair(Session *s, Node *left, Node *right, Value v[2]) {
+  v[0] = eval_expr(s, left);
+  if (v_counted(v[0]))
+    eval_second(s, right, v);
+  else /* no param, so no write changes it */
+    v[1] = eval_expr(s, right);
+}
 void eval_entry(Session *s, Node *entry, Value v[2]); /* key and value of an N_ENTRY */
 
 /* constructs with a file of their own */

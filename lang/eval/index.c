@@ -370,7 +370,9 @@ Index index_eval(Session *s, Node *index) {
 
 size_t index_item(Session *s, const Index *index, size_t count, const char *of) {
   const IndexPart *p = &index->part[0];
-  int64_t given = want_int(s, p->v, p->node->span, fail_text(s, "the index of %s", of));
+  int64_t given = p->v.tag == V_INT
+                      ? p->v.u.i
+                      : want_int(s, p->v, p->node->span, fail_text(s, "the index of %s", of));
   int64_t i = index_from_end(p->node) ? given + (int64_t)count : given;
   if (i < 0 || (size_t)i >= count)
     fail_at(s, ERR_INDEX_RANGE, p->node->span, "index %lld is out of range for %s of %zu",

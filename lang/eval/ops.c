@@ -246,63 +246,52 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
 
 /* ---- numbers */
 
-int64_t op_int(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
-  int64_t r = 0;
-  bool over = false;
+/* *r = a op b. False: it does not fit, b is 0, or it is no operator on ints. */
+static bool int_op(AstOp op, int64_t a, int64_t b, int64_t *r) {
   switch (op) {
-  case AST_ADD: over = __builtin_add_overflow(a, b, &r); break;
-  case AST_SUB: over = __builtin_sub_overflow(a, b, &r); break;
-  case AST_MUL: over = __builtin_mul_overflow(a, b, &r); break;
+  case AST_ADD: return !__builtin_add_overflow(a, b, r);
+  case AST_SUB: return !__builtin_sub_overflow(a, b, r);
+  case AST_MUL: return !__builtin_mul_overflow(a, b, r);
   case AST_FLOORDIV:
+    if (b == 0) return false;
+    if (b == -1) return !__builtin_sub_overflow((int64_t)0, a, r); /* INT64_MIN / -1 */
+    *r = a / b - (a % b != 0 && (a < 0) != (b < 0));
+    return true;
   case AST_MOD:
-    if (b == 0) fail_at(s, ERR_DIV_ZERO, at, "int division by zero");
-    if (b == -1) { /* INT64_MIN / -1 */
-      if (op == AST_MOD) return 0;
-      over = __builtin_sub_overflow((int64_t)0, a, &r);
-      break;
-    }
-    r = a % b;
-    bool down = r != 0 && (r < 0) != (b < 0);
-    r = op == AST_FLOORDIV ? a / b - down : down ? r + b : r;
-    break;
-  case AST_POW: {
-    int64_t base = a;
-    r = 1;
-    for (int64_t k = b; k > 0 && !over; k >>= 1) {
-      if (k & 1) over = __builtin_mul_overflow(r, base, &r);
-      if (k > 1 && !over) over = __builtin_mul_overflow(base, base, &base);
-    }
-    break;
-  }
-  default: break;
-  }
-  if (over)
-    fail_at(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
-            ast_op_text(op), (long long)b);
-  return r;
-}
-
-static double float_op(AstOp op, double a, double b) {
-  switch (op) {
-  case AST_ADD: return a + b;
-  case AST_SUB: return a - b;
-  case AST_MUL: return a * b;
-  case AST_DIV: return a / b;
-  case AST_FLOORDIV: return ref_floordiv_f64(a, b);
-  case AST_MOD: return ref_mod_f64(a, b);
-  default: return 0;
-  }
-}
-
-static bool compare(AstOp op, int c) { /* c: -1, 0, 1; 2 = unordered */
-  switch (op) {
-  case AST_LT: return c == -1;
-  case AST_LE: return c == -1 || c == 0;
-  case AST_GT: return c == 1;
-  case AST_GE: return c == 1 || c == 0;
-  case AST_EQ: return c == 0;
-  case AST_NE: return c != 0;
+    if (b == 0) return false;
+    *r = b == -1 ? 0 : a % b;
+    if (*r != 0 && (*r < 0) != (b < 0)) *r += b;
+    return true;
   default: return false;
+  }
+}
+
+/* a ** b, for b >= 0. */
+static bool int_power(int64_t a, int64_t b, int64_t *r) {
+  *r = 1;
+  for (bool fits = true; b > 0; b >>= 1) {
+    if ((b & 1) && (!fits || __builtin_mul_overflow(*r, a, r))) return false;
+    fits = fits && !__builtin_mul_overflow(a, a, &a);
+  }
+  return true;
+}
+
+int64_t op_int(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
+  int64_t r;
+  if (op == AST_POW ? int_power(a, b, &r) : int_op(op, a, b, &r)) return r;
+  if (b == 0) fail_at(s, ERR_DIV_ZERO, at, "int division by zero");
+  fail_at(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
+          ast_op_text(op), (long long)b);
+}
+
+static bool compare(AstOp op, int64_t a, int64_t b) {
+  switch (op) {
+  case AST_LT: return a < b;
+  case AST_LE: return a <= b;
+  case AST_GT: return a > b;
+  case AST_GE: return a >= b;
+  case AST_EQ: return a == b;
+  default: return a != b;
   }
 }
 
@@ -332,28 +321,45 @@ static Value powers(Session *s, Value x, int64_t k, Span at) {
   return r;
 }
 
-bool op_numbers(Session *s, AstOp op, Value a, Value b, Span at, Value *r) {
-  if (!is_compare(op) && (op < AST_ADD || op > AST_MOD)) return false;
+static bool float_op(AstOp op, double a, double b, Value *r) {
+  switch (op) {
+  case AST_ADD: *r = v_float(a + b); return true;
+  case AST_SUB: *r = v_float(a - b); return true;
+  case AST_MUL: *r = v_float(a * b); return true;
+  case AST_DIV: *r = v_float(a / b); return true;
+  case AST_FLOORDIV: *r = v_float(ref_floordiv_f64(a, b)); return true;
+  case AST_MOD: *r = v_float(ref_mod_f64(a, b)); return true;
+  case AST_LT: *r = v_bool(a < b); return true;
+  case AST_LE: *r = v_bool(a <= b); return true;
+  case AST_GT: *r = v_bool(a > b); return true;
+  case AST_GE: *r = v_bool(a >= b); return true;
+  case AST_EQ: *r = v_bool(a == b); return true;
+  case AST_NE: *r = v_bool(a != b); return true;
+  default: return false;
+  }
+}
+
+bool op_numbers(AstOp op, Value a, Value b, Value *r) {
+  int64_t i;
   if (a.tag == V_INT && b.tag == V_INT && op != AST_DIV) {
-    *r = is_compare(op) ? v_bool(compare(op, a.u.i < b.u.i ? -1 : a.u.i > b.u.i))
-                        : v_int(op_int(s, op, a.u.i, b.u.i, at));
+    if (is_compare(op)) {
+      *r = v_bool(compare(op, a.u.i, b.u.i));
+      return true;
+    }
+    if (!int_op(op, a.u.i, b.u.i, &i)) return false;
+    *r = v_int(i);
     return true;
   }
   if ((a.tag != V_INT && a.tag != V_FLOAT) || (b.tag != V_INT && b.tag != V_FLOAT)) return false;
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
-  *r = is_compare(op) ? v_bool(compare(op, x < y    ? -1
-                                           : x > y  ? 1
-                                           : x == y ? 0
-                                                    : 2))
-                      : v_float(float_op(op, x, y));
-  return true;
+  return float_op(op, x, y, r);
 }
 
-/* a ** b of two numbers that are known. */
-static Value known_power(Session *s, Value a, Value b, Span at) {
+/* a op b of two numbers that are known, where op_numbers has none. */
+static Value known_op(Session *s, AstOp op, Value a, Value b, Span at) {
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
-  if (a.tag == V_INT && b.tag == V_INT && b.u.i >= 0)
-    return v_int(op_int(s, AST_POW, a.u.i, b.u.i, at));
+  if (a.tag == V_INT && b.tag == V_INT && (op != AST_POW || b.u.i >= 0))
+    return v_int(op_int(s, op, a.u.i, b.u.i, at));
   if (a.tag == V_INT || b.tag != V_INT || b.u.i < 2 || b.u.i > 4) return v_float(fm_pow_f64(x, y));
   double r = x;
   for (int64_t i = 1; i < b.u.i; i++) r *= x;
@@ -404,11 +410,11 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
       int64_t d;
       if (op == AST_EQ && o != DIM_MAYBE) return v_bool(o == DIM_EQUAL);
       if (op == AST_NE && o != DIM_MAYBE) return v_bool(o != DIM_EQUAL);
-      if (dim_is_const(t, dim_sub(t, x, y), &d)) return v_bool(compare(op, d < 0 ? -1 : d > 0));
+      if (dim_is_const(t, dim_sub(t, x, y), &d)) return v_bool(compare(op, d, 0));
       int64_t i, j;
       unit_need_const(s, x, at, "a size that is compared", &i);
       unit_need_const(s, y, at, "a size that is compared", &j);
-      return v_bool(compare(op, i < j ? -1 : i > j));
+      return v_bool(compare(op, i, j));
     }
     }
     if (r == DIM_BAD)
@@ -416,7 +422,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     return type_dim_value(s, r);
   }
   Value r;
-  return op_numbers(s, op, a, b, at, &r) ? r : known_power(s, a, b, at);
+  return op_numbers(op, a, b, &r) ? r : known_op(s, op, a, b, at);
 }
 
 /* ---- broadcasting */
@@ -477,9 +483,9 @@ void op_check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const c
 }
 
 /* The shape of the operand that all others stretch to; adds checks of undecided dims. `operand`:
- * the places of the operands. */
+ * the places of the operands of `op`. */
 static Type common_shape(Session *s, int n, const Type *ty, const Span *operand, Span at,
-                         const char *what) {
+                         const char *op) {
   for (int pass = 0; pass < 2; pass++) /* the first pass allows no undecided dims */
     for (int i = 0; i < n; i++) {
       bool ok = true, undecided = false;
@@ -490,7 +496,7 @@ static Type common_shape(Session *s, int n, const Type *ty, const Span *operand,
           for (int j = 0; j < ty[k].rank; j++) {
             Dim a = ty[k].dim[j], b = ty[i].dim[j + ty[i].rank - ty[k].rank];
             if (a != b && a != dim_const(op_dims_of(s), 1))
-              op_check_sizes(s, a, b, at, fail_text(s, "the shapes of %s differ", what),
+              op_check_sizes(s, a, b, at, fail_text(s, "the shapes of `%s` differ", op),
                              fitting(s, n, ty, operand));
           }
       }
@@ -503,7 +509,7 @@ static Type common_shape(Session *s, int n, const Type *ty, const Span *operand,
     type_print(&b, op_dims_of(s), &ty[i]);
   }
   Diag *d =
-      fail_report(s, ERR_SHAPE_BROADCAST, at, "the shapes of %s do not go together: %s", what, b.s);
+      fail_report(s, ERR_SHAPE_BROADCAST, at, "the shapes of `%s` do not go together: %s", op, b.s);
   dg_help(&s->diags, d, "%s", fitting(s, n, ty, operand));
   fail_raise(s);
 }
@@ -532,7 +538,7 @@ Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span
   Type t[2] = {op_type_of(s, x), op_type_of(s, y)};
   if (t[0].dtype != t[1].dtype) op_mixed_dtypes(s, op_word(op), t, at, left, right);
   if (type_eq(&t[0], &t[1])) return op_run(s, op, 2, (Value[]){x, y}, NULL, 0, at);
-  Type to = common_shape(s, 2, t, (Span[]){left, right}, at, fail_text(s, "`%s`", op_word(op)));
+  Type to = common_shape(s, 2, t, (Span[]){left, right}, at, op_word(op));
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev;
   Value v[2] = {op_broadcast_on(s, x, to.rank, to.dim, dev, at),
                 op_broadcast_on(s, y, to.rank, to.dim, dev, at)};
@@ -561,7 +567,7 @@ Value op_where(Session *s, Value c, Value x, Value y, Span at) {
   if (t[1].dtype != t[2].dtype)
     fail_help(s, ERR_DTYPE_MIX, at, "cast one of them", "`where` needs one dtype: %s and %s",
               dtype_info[t[1].dtype].name, dtype_info[t[2].dtype].name);
-  Type to = common_shape(s, 3, t, NULL, at, "`where`");
+  Type to = common_shape(s, 3, t, NULL, at, "where");
   int dev = t[0].dev != DEV_CPU ? t[0].dev : t[1].dev != DEV_CPU ? t[1].dev : t[2].dev;
   Value v[3] = {op_broadcast_on(s, c, to.rank, to.dim, dev, at),
                 op_broadcast_on(s, x, to.rank, to.dim, dev, at),
@@ -600,7 +606,7 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   if (a.tag == V_STR && b.tag == V_STR) {
     if (op == AST_ADD) return text_joined(s, a.u.str, b.u.str);
     int c = text_order(a.u.str, b.u.str);
-    if (is_compare(op)) return v_bool(compare(op, c < 0 ? -1 : c > 0));
+    if (is_compare(op)) return v_bool(compare(op, c, 0));
   }
   if (op == AST_MATMUL) return op_matmul(s, a, b, at, left, right);
   if (op == AST_AND || op == AST_OR) {

@@ -5,9 +5,9 @@
 
 #include "lang/lang.h"
 
-/* op_binary of two numbers that are known, for arithmetic and comparisons. False: of other values
- * or operators. */
-bool op_numbers(Session *s, AstOp op, Value a, Value b, Span at, Value *r);
+/* op_binary of two numbers that are known, for arithmetic and comparisons. False: other values or
+ * operators, or the result does not fit, which op_binary reports. */
+bool op_numbers(AstOp op, Value a, Value b, Value *r);
 Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
 /* In code: the call fails with this error unless a and b are equal. */
 void op_check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help);

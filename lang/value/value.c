@@ -119,13 +119,6 @@ void value_bound(Session *s, Value v, Span at) {
           v.u.o->parts == UINT32_MAX ? "more than " : "", v.u.o->parts);
 }
 
-void value_set(Value *slot, Value v) {
-  Value old = *slot;
-  value_retain(v);
-  *slot = v;
-  value_release(old);
-}
-
 /* Frees the object and what it owns; children go to the dying list. */
 static void obj_free(Obj *o) {
   Session *s = o->s;

@@ -240,7 +240,12 @@ bool value_bounded(const Session *s, Value v); /* whether value_bound would retu
 /* Whether v has too many parts to be shown inside of another value. */
 bool value_is_vast(Value v);
 /* *slot = v, retaining v and releasing what was there. */
-void value_set(Value *slot, Value v);
+static inline void value_set(Value *slot, Value v) {
+  Value old = *slot;
+  value_retain(v);
+  *slot = v;
+  value_release(old);
+}
 /* Puts one more reference on the pool and returns v. */
 Value value_pool(Session *s, Value v);
 /* The pool takes over n references; NULL entries are skipped. Out of memory leaks none of them. */

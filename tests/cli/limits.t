@@ -103,4 +103,24 @@ for cpu in reference native; do
   says out 'each keeps 8000 bytes' 'with what an iteration takes'
   says out '1000.0' 'and all is free again'
 done
+
+# A list of 4 * 10^5 elements fits once, not twice: what a condition or the source of a loop reads is let go before
+# the body.
+cat >once.ckl <<'END'
+proc run() {
+  var xs = []
+  for i in 0..400000 { xs .= push(i) }
+  for i in 0..len(xs) { xs[i] += 1 }
+  for i in 0..len(xs) { if xs[i] % 2 == 0 { xs[i] = 0 } else if xs[i] % 3 == 0 { xs[i] = 3 } }
+  var i = 0
+  while i < len(xs) - 1 and xs[i] >= 0 { xs[i] = -1; i += 1 }
+  (xs[0], xs[5], xs[399999])
+}
+print(run())
+END
+gives 0 'what a condition has read changes where it is' timeout 60 "$ckl" run --memory=12MB once.ckl
+says out '(-1, -1, 0)' 'as it should'
+sed 's/^  var i = 0/  let ys = xs\n  xs[0] = len(ys)\n&/' once.ckl >twice.ckl
+gives 1 'two do not fit' timeout 60 "$ckl" run --memory=12MB twice.ckl
+says err 'mem-1' 'there would be two'
 tap_done
