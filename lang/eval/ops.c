@@ -723,8 +723,59 @@ static Value cast_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return op_cast(s, v[0], dt, *(Span *)((void **)ud)[1]);
 }
 
+/* A list of numbers, of rank-0 tensors that script knows, or of rows of these, as a weak tensor;
+ * n[k..] are the lengths of its axes, -1 where one is not known yet. False: x is no such list, or
+ * its rows differ. */
+static bool list_as_weak(Session *s, Value x, int k, int64_t *n, Value *out) {
+  if (k == CKL_MAX_RANK) return false;
+  const List *l = x.u.list;
+  if (n[k] >= 0 && n[k] != (int64_t)l->count) return false;
+  n[k] = (int64_t)l->count;
+  Value *v = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
+  bool rows = l->count && l->items[0].tag == V_LIST;
+  for (size_t i = 0; i < l->count; i++) {
+    v[i] = l->items[i];
+    const Tensor *t = v[i].tag == V_TENSOR && !v[i].u.t->node ? v[i].u.t->t : NULL;
+    if (t && t->rank == 0)
+      v[i] = dt_float(t->dtype) ? v_float(tn_get_f64(t, 0)) : v_int(tn_get_i64(t, 0));
+    if (v[i].tag == V_BOOL) v[i] = v_int(v[i].u.i);
+    if (rows ? v[i].tag != V_LIST || !list_as_weak(s, v[i], k + 1, n, &v[i]) : !v_is_number(v[i]))
+      return false;
+  }
+  *out = v_list(s, V_LIST, l->count, v);
+  out->u.list->weak = true;
+  return true;
+}
+
+/* A cast makes one tensor of a list of numbers and rank-0 tensors (rule 15). False: x is a tree. */
+static bool cast_list(Session *s, Value x, DType dt, Span at, Value *out) {
+  int64_t n[CKL_MAX_RANK];
+  for (int k = 0; k < CKL_MAX_RANK; k++) n[k] = -1;
+  if (!x.u.list->count) { /* without elements, as zeros([0]) */
+    Dim none = dim_const(op_dims_of(s), 0);
+    *out = op_broadcast(s, op_as_tensor(s, v_int(0), dt, at), 1, &none, at);
+    return true;
+  }
+  if (list_as_weak(s, x, 0, n, out)) {
+    *out = op_cast(s, *out, dt, at);
+    return true;
+  }
+  const List *l = x.u.list;
+  Value *v = ARENA_ARRAY(&s->scratch, Value, l->count + 1);
+  for (size_t i = 0; i < l->count; i++) {
+    bool one = v_is_number(l->items[i]) || l->items[i].tag == V_BOOL ||
+               (v_is_tensor(l->items[i]) && op_type_of(s, l->items[i]).rank == 0);
+    if (!one) return false;
+    v[i] = op_cast(s, l->items[i], dt, at);
+  }
+  *out = op_stack(s, l->count, v, 0, at);
+  return true;
+}
+
 Value op_cast(Session *s, Value x, DType dt, Span at) {
+  Value list;
   if (x.tag == V_UNKNOWN || x.tag == V_NONE) return x;
+  if (x.tag == V_LIST && !v_is_weak_list(x) && cast_list(s, x, dt, at, &list)) return list;
   if (x.tag == V_INT || x.tag == V_FLOAT) { /* a number: cast as a tensor is, and only once */
     if (s->stage) {
       Value v = {.tag = V_NODE, .aux = s->stage->level};
