@@ -52,6 +52,10 @@ typedef struct Format {
   Span span;       /* after the colon */
 } Format;
 
+#define AST_FORMAT_FORM                                                                            \
+  "a format is [<>^][+][0][width][,][.digits] and one of d x e f g % KiB MiB GiB, as in "          \
+  "{x:8.3f}; width is at most 999, digits 99"
+
 /* A string is a run of parts. Text parts have hole NULL. */
 typedef struct StrPart {
   const char *text; /* escapes resolved, NUL-terminated; may hold NUL bytes (\u{0}) */

@@ -291,24 +291,6 @@ static Tok odd_number(Lexer *lx, uint32_t lo, uint32_t hi) {
 
 /* ---- strings */
 
-static void put_utf8(Buf *b, uint32_t c) {
-  if (c < 0x80) {
-    buf_putc(b, (char)c);
-  } else if (c < 0x800) {
-    buf_putc(b, (char)(0xc0 | c >> 6));
-    buf_putc(b, (char)(0x80 | (c & 63)));
-  } else if (c < 0x10000) {
-    buf_putc(b, (char)(0xe0 | c >> 12));
-    buf_putc(b, (char)(0x80 | (c >> 6 & 63)));
-    buf_putc(b, (char)(0x80 | (c & 63)));
-  } else {
-    buf_putc(b, (char)(0xf0 | c >> 18));
-    buf_putc(b, (char)(0x80 | (c >> 12 & 63)));
-    buf_putc(b, (char)(0x80 | (c >> 6 & 63)));
-    buf_putc(b, (char)(0x80 | (c & 63)));
-  }
-}
-
 static void put(Lexer *lx, Buf *b, const char *s, uint32_t n) {
   if (lx->c) buf_put(b, s, n);
 }
@@ -331,7 +313,7 @@ static void unicode_escape(Lexer *lx, Buf *b, uint32_t lo) {
     lex_help(lx, g,
              "a character by number is `\\u{..}` with 1 to 6 hexadecimal digits, as in \\u{e9}");
   } else if (lx->c) {
-    put_utf8(b, v);
+    buf_char(b, v);
   }
 }
 
@@ -456,9 +438,7 @@ static Tok hole_format(Lexer *lx, uint32_t lo) {
     Diag *g = lex_error(lx, ERR_SYNTAX_FORMAT, from, lx->pos > from ? lx->pos : from + 1,
                         "`%.*s` is not a format", (int)(lx->pos - from < 40 ? lx->pos - from : 40),
                         s + from);
-    lex_help(lx, g,
-             "a format is [<>^][+][0][width][,][.digits] and one of d x e f g % KiB MiB GiB, "
-             "as in {x:8.3f}; width is at most 999, digits 99");
+    lex_help(lx, g, AST_FORMAT_FORM);
     f = (Format){.digits = -1, .span = f.span};
   }
   lx->depth--;

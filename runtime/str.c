@@ -56,6 +56,14 @@ void buf_putc(Buf *b, char c) {
   buf_put(b, &c, 1);
 }
 
+void buf_char(Buf *b, uint32_t cp) {
+  char u[4];
+  size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+  for (size_t i = n; i-- > 1; cp >>= 6) u[i] = (char)(0x80 | (cp & 63));
+  u[0] = (char)(n == 1 ? cp : (0xf0u << (4 - n) & 0xff) | cp);
+  buf_put(b, u, n);
+}
+
 void buf_int(Buf *b, int64_t n) {
   char text[20];
   size_t at = sizeof text;

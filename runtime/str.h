@@ -21,7 +21,8 @@ void buf_free(Buf *b);
 void buf_put(Buf *b, const char *s, size_t n);
 void buf_puts(Buf *b, const char *s);
 void buf_putc(Buf *b, char c);
-void buf_int(Buf *b, int64_t n); /* as %lld does, in a tenth of the time */
+void buf_char(Buf *b, uint32_t cp); /* a code point in UTF-8 */
+void buf_int(Buf *b, int64_t n);    /* as %lld does, in a tenth of the time */
 void buf_printf(Buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_vprintf(Buf *b, const char *fmt, va_list ap);
 void buf_json(Buf *b, const char *s, size_t n); /* a JSON string with its quotes */

@@ -191,6 +191,7 @@ BUILTIN_FN(bi_first) {
 }
 
 BUILTIN_FN(bi_split) {
+  if (c->v[0].tag == V_STR) return bi_split_text(s, c);
   int64_t n, k;
   Value x = data_source(s, c->v[0], c->spans[0], &n), at = c->v[1];
   if (n < 0)

@@ -279,7 +279,8 @@ BUILTIN_FN(bi_cumsum) {
 /* ---- numbers from tensors (rule 13) */
 
 BUILTIN_FN(bi_int) {
-  Value x = c->v[0];
+  Value x = c->v[0], read;
+  if (arg_text_number(s, c, &read)) return read;
   if (x.tag == V_INT || x.tag == V_DIM) return x;
   if (x.tag == V_BOOL) return v_int(x.u.i);
   if (x.tag == V_FLOAT) {
@@ -302,7 +303,8 @@ BUILTIN_FN(bi_int) {
 }
 
 BUILTIN_FN(bi_float) {
-  Value x = c->v[0];
+  Value x = c->v[0], read;
+  if (arg_text_number(s, c, &read)) return read;
   if (x.tag == V_FLOAT) return x;
   if (x.tag == V_INT || x.tag == V_BOOL) return v_float((double)x.u.i);
   if (x.tag == V_DIM) x = op_dim_node(s, x.u.d);

@@ -139,11 +139,15 @@ const BuiltinSig *builtin_sig(const Session *s, const Builtin *b) {
 
 /* ---- calls */
 
+static void refuse_code(Session *s, const Builtin *b, Span at) {
+  fail_help(s, ERR_SCRIPT_ONLY, at, "call it at the top level or in a proc",
+            "`%s` works in script, not in code", b->name + (b->name[0] == '_'));
+}
+
 Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
   count_step(s, a->call);
-  if (in_code(s) && (b->flags & BI_SCRIPT))
-    fail_help(s, ERR_SCRIPT_ONLY, a->call, "call it at the top level or in a proc",
-              "`%s` works in script, not in code", b->name + (b->name[0] == '_'));
+  bool script_only = in_code(s) && (b->flags & BI_SCRIPT);
+  if (script_only && !(b->flags & BI_TEXT)) refuse_code(s, b, a->call);
   for (size_t i = 0; i < a->count && !(b->flags & BI_DEEP); i++)
     value_bound(s, a->v[i], a->spans[i]);
   if (b->flags & BI_RAW) {
@@ -156,7 +160,7 @@ Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
   const BuiltinSig *sig = builtin_sig(s, b);
   const BuiltinParam *p = sig->par;
   size_t n = sig->count, pos = 0;
-  Value v[MAX_PARAMS];
+  Value v[MAX_PARAMS] = {{0}};
   bool given[MAX_PARAMS] = {false};
   Span spans[MAX_PARAMS];
   Call c = {.b = b, .n = n, .v = v, .given = given, .spans = spans, .node = node, .at = a->call};
@@ -198,6 +202,7 @@ Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
     spans[k] = a->spans[i];
     given[k] = true;
   }
+  if (script_only && v[0].tag != V_STR) refuse_code(s, b, a->call);
   bool unknown = false;
   for (size_t k = 0; k < n; k++) {
     if (!given[k] && !p[k].rest) {

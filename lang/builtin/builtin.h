@@ -17,6 +17,7 @@ enum {
   BI_ACTS = 32,  /* it may do more than return a result */
   BI_APART = 64, /* tensors in brackets stay a list when passed to it (rule 35) */
   BI_OWNS = 256, /* it may change its first argument where it is (Call.own) */
+  BI_TEXT = 512, /* with BI_SCRIPT: of a text it works in code, too */
   BI_SEQ = 128   /* a sequence in script; in code its elements, whose number is known there */
 };
 typedef struct Call {

@@ -11,6 +11,10 @@ int arg_axis(Session *s, Call *c, int i, int rank);
 DType arg_dtype(Session *s, Value v, Span at);
 /* Argument i as a tensor. */
 Value arg_tensor(Session *s, Call *c, int i);
+/* Argument i, which must be a text. */
+const StrObj *arg_text(Session *s, Call *c, int i);
+/* Whether argument 0 of `int` or `float` is a text, and the number that it is: b_convert.c. */
+bool arg_text_number(Session *s, Call *c, Value *out);
 
 #define BUILTIN_FN(name) Value name(Session *s, Call *c)
 
@@ -22,6 +26,8 @@ BUILTIN_FN(bi_elementwise); /* all of runtime/elementwise.def */
 #undef BUILTIN_NO_ELEMENTWISE
 #undef BUILTIN
 #undef CONSTANT
+/* `split` of a text: b_text.c. */
+Value bi_split_text(Session *s, Call *c);
 
 /* The argument nodes of a raw call: receiver first, then by position; named ones by name. */
 size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *names);

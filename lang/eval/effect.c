@@ -4,7 +4,7 @@
  * code the text becomes a template, an attribute of the node, with a hole for each value that is
  * known at run time; nodes are ordered by the unit's token. In a template, `{}` is a value,
  * `{:format}` a value by a format, `{=}` a tensor as a table, `{~}` a value inside of another,
- * `{0}` a NUL byte; `{{` `}}` are braces.
+ * `{0}` a NUL byte; `{{` `}}` are braces; `{.}` at its end: no newline follows.
  * Invariant: the same program prints the same in script and in code.
  */
 #include <string.h>
@@ -22,6 +22,7 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/rows.h"
 #include "lang/eval/type.h"
+#include "lang/eval/want.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/log.h"
@@ -135,6 +136,16 @@ static bool put_string(Session *s, Template *t, Buf *out, Node *str) {
   return known;
 }
 
+/* `end = ".."`, the one named argument of `print`. */
+static Value print_end(Session *s, Node *a) {
+  if (strcmp(a->arg.name.name, "end"))
+    fail_help(s, ERR_ARG_NAME, a->arg.name.span, "\"{x:.3f}\" formats a value",
+              "`print` has no parameter `%s`", a->arg.name.name);
+  Value v = eval_expr(s, a->arg.value);
+  if (s->flow == FLOW_NEXT && v.tag != V_UNKNOWN) want_str(s, v, a->arg.value->span, "`end`");
+  return v;
+}
+
 BUILTIN_FN(bi_print) {
   NodeList *args = &c->node->call.args;
   bool code = s->stage != NULL; /* `check` too: there the template is thrown away */
@@ -143,19 +154,25 @@ BUILTIN_FN(bi_print) {
   template_init(&t, s);
   buf_init_arena(&out, &s->scratch);
   bool known = true;
-  size_t n = c->n + args->count;
+  size_t n = c->n + args->count, seen = 0, values = n;
+  Value end = v_unit();
+  for (uint32_t i = 0; i < args->count; i++) values -= args->items[i]->arg.name.name != NULL;
   for (size_t k = 0; k < n; k++) {
-    if (k) buf_putc(code ? &t.plain : &out, ' ');
     Value v;
     Span at = c->at;
     if (k < c->n) { /* x.print() */
       v = c->v[k];
+      seen++;
     } else {
       Node *a = args->items[k - c->n];
-      if (a->arg.name.name)
-        fail_help(s, ERR_ARG_NAME, a->arg.name.span, "\"{x:.3f}\" formats a value",
-                  "`print` has no parameter `%s`", a->arg.name.name);
       at = a->arg.value->span;
+      if (a->arg.name.name) {
+        end = print_end(s, a);
+        if (s->flow != FLOW_NEXT) return v_unit();
+        known &= end.tag != V_UNKNOWN;
+        continue;
+      }
+      if (seen++) buf_putc(code ? &t.plain : &out, ' ');
       if (a->arg.value->kind == N_STRING) {
         if (!put_string(s, &t, code ? NULL : &out, a->arg.value)) known = false;
         if (s->flow != FLOW_NEXT) return v_unit();
@@ -167,17 +184,21 @@ BUILTIN_FN(bi_print) {
     if (v.tag == V_UNKNOWN)
       known = false;
     else if (code)
-      put(&t, v, NULL, at, false, n == 1);
-    else if (n == 1)
+      put(&t, v, NULL, at, false, values == 1);
+    else if (values == 1)
       print_value(s, &out, v, false);
     else
       format_value(s, &out, v, NULL, at);
   }
   if (s->abstract || !known) return v_unit();
+  Buf *last = code ? &t.plain : &out;
+  if (end.tag == V_STR) buf_put(last, end.u.str->s, end.u.str->n);
   if (code) {
+    flush(&t);
+    if (end.tag == V_STR) buf_puts(&t.text, "{.}");
     append(s, OP_PRINT, NULL, &t, c->at);
   } else {
-    buf_putc(&out, '\n');
+    if (end.tag != V_STR) buf_putc(&out, '\n');
     log_write(s, 1, out.s, out.n);
   }
   return v_unit();
@@ -200,8 +221,8 @@ void effect_assert(Session *s, Value cond, const Value *left, const Value *right
 
 /* ---- at run time */
 
-/* Fills the holes of a template with tensors. */
-static void render(Session *s, Buf *out, const char *text, Tensor *const *in, int n) {
+/* Fills the holes of a template with tensors. False: no newline follows. */
+static bool render(Session *s, Buf *out, const char *text, Tensor *const *in, int n) {
   int k = 0;
   for (const char *p = text; *p; p++) {
     if ((*p == '{' || *p == '}') && p[1] == *p) {
@@ -214,7 +235,9 @@ static void render(Session *s, Buf *out, const char *text, Tensor *const *in, in
     }
     const char *end = strchr(p, '}');
     if (!end) break;
-    if (p[1] == '0') {
+    if (p[1] == '.') {
+      return false;
+    } else if (p[1] == '0') {
       buf_putc(out, 0);
     } else if (k < n) {
       const Tensor *t = in[k++];
@@ -230,6 +253,7 @@ static void render(Session *s, Buf *out, const char *text, Tensor *const *in, in
     }
     p = end;
   }
+  return true;
 }
 
 bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
@@ -243,8 +267,7 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
   for (int i = 0; i < nd->result_count; i++) out[i] = NULL;
   switch ((OpCode)nd->op) {
   case OP_PRINT:
-    render(s, &b, text, in + 1, n - 1);
-    buf_putc(&b, '\n');
+    if (render(s, &b, text, in + 1, n - 1)) buf_putc(&b, '\n');
     log_write(s, 1, b.s, b.n);
     return true;
   case OP_ASSERT: {

@@ -197,7 +197,7 @@ bool rs_check_code_call(Resolver *r, const Global *g, const Builtin *b, Name nam
     dg_help(&s->diags, d, "make it in script, or as a `let` member of a model, and use it here");
     return false;
   }
-  if (b && (b->flags & BI_SCRIPT)) {
+  if (b && (b->flags & (BI_SCRIPT | BI_TEXT)) == BI_SCRIPT) {
     Diag *d = fail_report(s, ERR_SCRIPT_ONLY, at, "`%s` works in script, not in code", name);
     dg_help(&s->diags, d,
             "call it at the top level or in a proc, and pass what it gives as an argument");

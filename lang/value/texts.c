@@ -4,6 +4,7 @@
  * is counted when a text is made; one of ASCII has as many as bytes, so its parts are found at
  * once.
  */
+#define _GNU_SOURCE /* memmem */
 #include "lang/value/texts.h"
 
 #include <string.h>
@@ -25,6 +26,10 @@ static size_t behind(const StrObj *t, size_t from, int64_t chars) {
       from++;
     while (from < t->n && !starts(t->s[from]));
   return from;
+}
+
+const char *text_at(const StrObj *t, int64_t chars) {
+  return t->s + behind(t, 0, chars);
 }
 
 Value text_part(Session *s, const StrObj *t, int64_t lo, int64_t hi, int64_t step) {
@@ -66,8 +71,33 @@ int text_order(const StrObj *a, const StrObj *b) {
   return c ? c : a->n < b->n ? -1 : a->n > b->n;
 }
 
+const char *text_find(const char *from, const StrObj *t, const StrObj *part) {
+  return memmem(from, (size_t)(t->s + t->n - from), part->s, part->n);
+}
+
 bool text_has(const StrObj *t, const StrObj *part) {
-  for (size_t i = 0; i + part->n <= t->n; i++)
-    if (!memcmp(t->s + i, part->s, part->n)) return true;
-  return false;
+  return text_find(t->s, t, part) != NULL;
+}
+
+bool text_is_blank(uint32_t cp) {
+  return cp <= 0x20
+             ? cp == ' ' || (cp >= '\t' && cp <= '\r')
+             : cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) ||
+                   cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
+}
+
+void text_trim(const char **lo, const char **hi) {
+  uint32_t cp;
+  while (*lo < *hi) {
+    int n = str_utf8(*lo, (size_t)(*hi - *lo), &cp);
+    if (!text_is_blank(cp)) break;
+    *lo += n;
+  }
+  while (*lo < *hi) {
+    const char *last = *hi - 1;
+    while (!starts(*last)) last--;
+    str_utf8(last, (size_t)(*hi - last), &cp);
+    if (!text_is_blank(cp)) break;
+    *hi = last;
+  }
 }

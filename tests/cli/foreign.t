@@ -65,7 +65,7 @@ answer() {
   grep -q -F -e "= help: $2" out
   tap_status $? "at the prompt: $1" log
 }
-answer 'print(chr(3))' 'texts have no functions yet'
+answer 'print(pop(xs))' 'a list is not changed in place'
 answer 'let (u, s, w) = svd(x)' 'there is no linear algebra yet'
 answer 'print(clip(x, 0, 1))' 'here it is `clamp(x, 0, 1)`'
 answer 'for j in range(3) { print(j) }' 'here it is `for j in 0..n { print(j) }`; a range is written `0..n`'

@@ -34,7 +34,7 @@ typedef struct Row {
   const char *name, *signature;
   unsigned flags;
 } Row;
-#define BUILTIN(name, signature, fn, flags, op, doc) {name, signature, flags},
+#define BUILTIN(name, sig, fn, flags, op, doc) {name, sig, (flags)&BI_TEXT ? 0 : (flags)},
 #define CONSTANT(name, number, doc) {name, NULL, 0},
 enum { ROWS = 240 };
 static Row rows[ROWS] = {
