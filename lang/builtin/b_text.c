@@ -80,8 +80,31 @@ BUILTIN_FN(bi_lines) {
 
 /* ---- texts of texts */
 
-static Value made(Session *s, const Buf *b) {
-  return v_str(s, b->n ? b->s : "", b->n);
+/* A text under construction, whose length is known: what does not fit memory fails at once. */
+typedef struct Room {
+  Session *s;
+  size_t n;
+  char *start, *at;
+} Room;
+
+/* Room for n bytes, that many times, more. */
+static void room_for(Room *r, size_t n, uint64_t times) {
+  if (n && times > (SIZE_MAX / 2 - r->n) / n) mem_throw(&r->s->mem, MEM_ERR_NOMEM);
+  r->n += n * (size_t)times;
+}
+
+static void put(Room *r, const char *text, size_t n) {
+  if (!r->start) r->start = r->at = ARENA_ARRAY(&r->s->scratch, char, r->n + 1);
+  memcpy(r->at, text, n);
+  r->at += n;
+}
+
+static void put_times(Room *r, const StrObj *t, int64_t n) {
+  for (int64_t i = 0; i < n && t->n; i++) put(r, t->s, t->n);
+}
+
+static Value filled(const Room *r) {
+  return v_str(r->s, r->start ? r->start : "", (size_t)(r->at - r->start));
 }
 
 BUILTIN_FN(bi_join) {
@@ -97,33 +120,41 @@ BUILTIN_FN(bi_join) {
     fail_at(s, ERR_WANT_STR, c->rest_spans[0], "`join` takes a str here, not %s",
             value_type_text(s, c->rest[0]));
   const StrObj *sep = c->rest_n ? c->rest[0].u.str : NULL;
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  for (size_t i = 0; i < xs.u.list->count; i++) {
+  Room r = {.s = s};
+  size_t count = xs.u.list->count;
+  for (size_t i = 0; i < count; i++) {
     Value x = xs.u.list->items[i];
     if (x.tag != V_STR)
       fail_help(s, ERR_WANT_STR, c->spans[0],
                 "`str(x)` makes a text of a value: `join([str(x) for x in xs], \", \")`",
                 "`join` takes a list of texts, element %zu is %s", i, value_type_text(s, x));
-    if (i && sep) buf_put(&b, sep->s, sep->n);
-    buf_put(&b, x.u.str->s, x.u.str->n);
+    room_for(&r, x.u.str->n, 1);
   }
-  return made(s, &b);
+  if (sep && count) room_for(&r, sep->n, count - 1);
+  for (size_t i = 0; i < count; i++) {
+    const StrObj *x = xs.u.list->items[i].u.str;
+    if (i && sep) put(&r, sep->s, sep->n);
+    put(&r, x->s, x->n);
+  }
+  return filled(&r);
 }
 
 BUILTIN_FN(bi_replace) {
   const StrObj *t = arg_text(s, c, 0), *new = arg_text(s, c, 2);
   const StrObj *old = needle(s, c, 1, "`join(list of parts, new)` puts a text between parts");
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
   const char *lo = t->s, *hi;
-  for (; (hi = text_find(lo, t, old)) != NULL; lo = hi + old->n) {
-    buf_put(&b, lo, (size_t)(hi - lo));
-    buf_put(&b, new->s, new->n);
+  uint64_t count = 0;
+  for (; (hi = text_find(lo, t, old)) != NULL; lo = hi + old->n) count++;
+  if (!count) return c->v[0];
+  Room r = {.s = s};
+  room_for(&r, t->n, 1);
+  room_for(&r, new->n, count);
+  for (lo = t->s; (hi = text_find(lo, t, old)) != NULL; lo = hi + old->n) {
+    put(&r, lo, (size_t)(hi - lo));
+    put(&r, new->s, new->n);
   }
-  if (lo == t->s) return c->v[0];
-  buf_put(&b, lo, (size_t)(t->s + t->n - lo));
-  return made(s, &b);
+  put(&r, lo, (size_t)(t->s + t->n - lo));
+  return filled(&r);
 }
 
 BUILTIN_FN(bi_trim) {
@@ -133,23 +164,16 @@ BUILTIN_FN(bi_trim) {
   return v_str(s, lo, (size_t)(hi - lo));
 }
 
-/* n times the bytes of t. */
-static void put_times(Session *s, Buf *b, const StrObj *t, int64_t n, Span at) {
-  if (t->n && n > (INT64_MAX - 1) / (int64_t)t->n)
-    fail_at(s, ERR_VALUE, at, "a text has less than 2^63 bytes");
-  for (int64_t i = 0; i < n && t->n; i++) buf_put(b, t->s, t->n);
-}
-
 BUILTIN_FN(bi_repeat) {
   const StrObj *t = arg_text(s, c, 0);
   int64_t n = want_int(s, c->v[1], c->spans[1], "how often it is repeated");
   if (n < 0)
     fail_at(s, ERR_VALUE, c->spans[1], "a text is repeated 0 times or more, not %lld",
             (long long)n);
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  put_times(s, &b, t, n, c->spans[1]);
-  return made(s, &b);
+  Room r = {.s = s};
+  room_for(&r, t->n, (uint64_t)n);
+  put_times(&r, t, n);
+  return filled(&r);
 }
 
 BUILTIN_FN(bi_pad_text) {
@@ -160,12 +184,13 @@ BUILTIN_FN(bi_pad_text) {
   if (fill->chars != 1)
     fail_at(s, ERR_VALUE, c->spans[2], "`fill` is one code point, this text has %zu", fill->chars);
   if (more <= 0) return c->v[0];
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  if (c->b->op) buf_put(&b, t->s, t->n);
-  put_times(s, &b, fill, more, c->spans[1]);
-  if (!c->b->op) buf_put(&b, t->s, t->n);
-  return made(s, &b);
+  Room r = {.s = s};
+  room_for(&r, t->n, 1);
+  room_for(&r, fill->n, (uint64_t)more);
+  put_times(&r, t, c->b->op);
+  put_times(&r, fill, more);
+  put_times(&r, t, !c->b->op);
+  return filled(&r);
 }
 
 /* ---- searches */
@@ -187,6 +212,10 @@ BUILTIN_FN(bi_starts_with) {
 }
 
 /* ---- letters */
+
+static Value made(Session *s, const Buf *b) {
+  return v_str(s, b->n ? b->s : "", b->n);
+}
 
 enum { UPPER, LOWER, FOLD };
 
