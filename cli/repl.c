@@ -33,6 +33,18 @@ static bool is_word(char c) {
   return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
+/* The closing quote of the string that opens at byte i, or where its line ends. */
+static size_t string_end(const char *text, size_t i, size_t n) {
+  bool raw = i && text[i - 1] == 'r' && (i < 2 || !is_word(text[i - 2]));
+  if (i + 2 < n && text[i + 1] == '"' && text[i + 2] == '"') {
+    for (i += 3; i + 2 < n && memcmp(text + i, "\"\"\"", 3) != 0; i++) continue;
+    return i + 2;
+  }
+  for (i++; i < n && text[i] != '"' && text[i] != '\n'; i++)
+    i += !raw && text[i] == '\\' && i + 1 < n;
+  return i;
+}
+
 /* Whether a newline after text[..n) ends a statement, as in the lexer (language reference,
  * "Lexer"). */
 static bool can_end(const char *text, size_t n) {
@@ -77,9 +89,7 @@ void repl_last_statement(const char *text, size_t *from, size_t *to, bool *silen
       *silent = false;
       if (strchr("([{", c)) depth++;
       if (strchr(")]}", c) && depth) depth--;
-      if (c == '"')
-        for (i++; i < n && text[i] != '"' && text[i] != '\n'; i++)
-          i += text[i] == '\\' && i + 1 < n;
+      if (c == '"') i = string_end(text, i, n);
       end = i < n ? i + 1 : n;
     }
     i++;

@@ -110,6 +110,14 @@ const char *ast_plain_text(const Node *n, uint32_t *len) {
   return n->string.items[0].text;
 }
 
+uint32_t ast_text_place(const Node *n) {
+  uint32_t length;
+  if (!ast_plain_text(n, &length)) return 0;
+  const StrParts *p = &n->string;
+  uint32_t around = p->raw ? 3 : 2; /* quotes, and the `r` */
+  return !p->block && p->hi - p->lo == length + around ? p->lo + around - 1 : 0;
+}
+
 /* ---- children */
 
 typedef void Visit(void *ud, Node *child);

@@ -69,6 +69,8 @@ typedef struct StrPart {
 typedef struct StrParts {
   StrPart *items;
   uint32_t count, cap; /* the empty string has no part */
+  bool raw, block;     /* written r".."; between lines of three quotes */
+  uint32_t lo, hi;     /* where it stands, without parentheses */
 } StrParts;
 
 /* The common part of fn, proc and lambda. */
@@ -271,5 +273,7 @@ Span span_join(Span a, Span b);
 
 /* Text of a string without holes; NULL and *n = 0 when it has one. Never NULL for "". */
 const char *ast_plain_text(const Node *string, uint32_t *n);
+/* Where the text of a string begins, if it stands in the source byte by byte; else 0. */
+uint32_t ast_text_place(const Node *string);
 
 #endif

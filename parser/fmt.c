@@ -23,6 +23,7 @@ typedef enum ItemKind {
   I_SOFT,    /* nothing, or a newline */
   I_HARD,    /* a newline */
   I_BLANK,   /* a newline and an empty line */
+  I_EMPTY,   /* behind I_HARD: the line is empty, and the next one is never joined to it */
   I_FORCED,  /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT when a
                group is measured, so that a line broken for its length stays the same */
   I_BROKEN,  /* text in a broken group only */
@@ -503,35 +504,73 @@ static void put_chain(Fmt *f, const Node *n) {
   if (chain == 1) mark(f, I_CLOSE);
 }
 
-static void put_string(Fmt *f, const Node *n) {
-  text(f, "\"");
+static void put_hole(Fmt *f, const StrPart *p) {
+  mark(f, I_SOLID);
   f->solid++;
-  for (uint32_t i = 0; i < n->string.count; i++) {
-    const StrPart *p = &n->string.items[i];
-    if (!p->hole) {
-      textn(f, f->src + p->span.lo, p->span.hi - p->span.lo);
-      continue;
-    }
-    mark(f, I_SOLID);
-    text(f, "{");
-    size_t at = f->count;
-    put_expr(f, p->hole, P_LAMBDA);
-    /* a brace right after the brace would be text: find the first item with text */
-    while (at < f->count && (f->items[at].kind != I_TEXT || !f->items[at].n)) at++;
-    if (at < f->count && f->items[at].text[0] == '{') {
-      Item *t = &f->items[at];
-      t->text = arena_printf(&f->scratch, " %.*s", (int)t->n, t->text);
-      t->n++;
-    }
-    if (p->has_format) {
-      text(f, ":");
-      textn(f, f->src + p->format.span.lo, p->format.span.hi - p->format.span.lo);
-    }
-    text(f, "}");
-    mark(f, I_SOLID_END);
+  text(f, "{");
+  size_t at = f->count;
+  put_expr(f, p->hole, P_LAMBDA);
+  /* a brace right after the brace would be text: find the first item with text */
+  while (at < f->count && (f->items[at].kind != I_TEXT || !f->items[at].n)) at++;
+  if (at < f->count && f->items[at].text[0] == '{') {
+    Item *t = &f->items[at];
+    t->text = arena_printf(&f->scratch, " %.*s", (int)t->n, t->text);
+    t->n++;
   }
+  if (p->has_format) {
+    text(f, ":");
+    textn(f, f->src + p->format.span.lo, p->format.span.hi - p->format.span.lo);
+  }
+  text(f, "}");
   f->solid--;
-  text(f, "\"");
+  mark(f, I_SOLID_END);
+}
+
+static bool ends_line(const char *s) {
+  return *s == '\n' || (*s == '\r' && s[1] == '\n');
+}
+
+/* Lines of a block between two places of the source, without the indentation of its end, which
+ * is `cut` bytes from `indent` on. A line that has less of it is blank, and becomes empty. */
+static void put_lines(Fmt *f, uint32_t lo, uint32_t hi, uint32_t indent, uint32_t cut) {
+  const char *s = f->src;
+  while (lo < hi) {
+    uint32_t end = lo, k = 0;
+    while (end < hi && !ends_line(s + end)) end++;
+    textn(f, s + lo, end - lo);
+    if (end == hi) return;
+    mark(f, I_HARD);
+    lo = end + (s[end] == '\r' ? 2 : 1);
+    for (; k < cut && lo < hi && s[lo] == s[indent + k]; k++) lo++;
+    while (k < cut && lo < hi && !ends_line(s + lo)) lo++;
+    if (lo < hi && ends_line(s + lo)) mark(f, I_EMPTY);
+  }
+}
+
+static void put_string(Fmt *f, const Node *n) {
+  const StrParts *p = &n->string;
+  const char *quotes = p->block ? "\"\"\"" : "\"";
+  uint32_t at = p->lo, end = p->hi - (uint32_t)strlen(quotes), cut = 0;
+  if (p->block) {
+    while (f->src[end - 1 - cut] != '\n') cut++;
+    while (f->src[at] != '\n') at++;
+    if (f->src[at - 1] == '\r') at--;
+  } else {
+    at += p->raw ? 2 : 1;
+  }
+  if (p->raw) text(f, "r");
+  text(f, quotes);
+  for (uint32_t i = 0; i <= p->count; i++) {
+    const StrPart *hole = i < p->count && p->items[i].hole ? &p->items[i] : NULL;
+    uint32_t hi = hole ? hole->span.lo : i == p->count ? end : at;
+    if (p->block)
+      put_lines(f, at, hi, end - cut, cut);
+    else if (hi > at)
+      textn(f, f->src + at, hi - at);
+    at = hole ? hole->span.hi : hi;
+    if (hole) put_hole(f, hole);
+  }
+  text(f, quotes);
 }
 
 static void put_policy(Fmt *f, NodeList clauses, const Node *body) {
@@ -1026,6 +1065,7 @@ static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
       break;
     case I_SOLID: solid++; break;
     case I_SOLID_END: solid--; break;
+    case I_EMPTY:
     case I_IN:
     case I_OUT: break;
     }
@@ -1065,9 +1105,13 @@ static void newline(Printer *p, int n) {
   p->column = p->line_indent = p->indent;
 }
 
+static void end_lines(Printer *p) {
+  for (; p->newlines > 0; p->newlines--) buf_putc(p->out, '\n');
+}
+
 static void put_text(Printer *p, const Item *t) {
   if (p->newlines) {
-    for (; p->newlines > 0; p->newlines--) buf_putc(p->out, '\n');
+    end_lines(p);
     for (uint32_t k = 0; k < p->line_indent; k++) buf_putc(p->out, ' ');
   }
   buf_put(p->out, t->text, t->n);
@@ -1102,6 +1146,7 @@ static void print(Fmt *f) {
     case I_HARD:
     case I_FORCED: newline(&p, 1); break;
     case I_BLANK: newline(&p, 2); break;
+    case I_EMPTY: end_lines(&p); break;
     case I_OPEN: broken[depth++] = (t->all && t->newline) || !group_fits(f, i, p.column); break;
     case I_CLOSE: depth--; break;
     case I_IN: p.indent += INDENT; break;

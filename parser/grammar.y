@@ -700,6 +700,10 @@ else(A) ::= if(I). { A = I; }
 string(A) ::= STR_OPEN(L) parts(P) STR_CLOSE(R). {
   A = P;
   A->span = ps_span(ps, L.lo, R.hi);
+  A->string.lo = L.lo;
+  A->string.hi = R.hi;
+  A->string.raw = ps->lx.text[L.lo] == 'r';
+  A->string.block = L.hi - L.lo >= 3;
   A = DONE(A);
 }
 parts(A) ::= . { A = NODE(N_STRING, 0, 0); }

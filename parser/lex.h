@@ -19,10 +19,12 @@ typedef struct Tok {
   } v;
 } Tok;
 
-/* Open brackets: ( [ { and '<' of a policy, 'S' the text of a string, 'H' a hole in it. */
+/* Open brackets: ( [ { and '<' of a policy; 'H' a hole in a string; strings: 'S' of one line, 'R' a
+ * raw one, 'B' a block of lines, 'Q' a raw block. */
 typedef struct Bracket {
   char kind;
   uint32_t at;
+  uint32_t hole; /* Lexer.hole when it was opened */
 } Bracket;
 
 typedef struct Lexer {
@@ -32,7 +34,9 @@ typedef struct Lexer {
   uint32_t file;
   Bracket open[AST_MAX_NEST];
   uint32_t depth;
-  uint32_t hole;          /* 1 + index of the last hole pushed */
+  uint32_t hole;          /* 1 + index of the innermost hole, 0: none */
+  uint32_t block_line;    /* where the line that ends the open block begins; UINT32_MAX: nowhere */
+  uint32_t block_end;     /* where its quotes stand */
   uint16_t last;          /* kind of the last token, 0 at the start */
   uint32_t last_hi;       /* its end */
   uint32_t complained_at; /* closing bracket already complained about; UINT32_MAX: none */

@@ -5,7 +5,8 @@
  * statement (SEP), where `<` opens a policy, and that it is inside a string or a hole of one, so
  * the grammar needs no modes. Closing brackets that are missing are supplied (after an error), so
  * that what the parser sees is always balanced.
- * Invariant: each call moves `pos` forward, pops a bracket or returns the end; time is linear. */
+ * Invariant: each call moves `pos` forward, pops a bracket or returns the end; time is linear.
+ * One file: tokens and the parts of strings open and close brackets of one stack. */
 #include "parser/lex.h"
 
 #include <stdio.h>
@@ -91,9 +92,12 @@ static char top(const Lexer *lx) {
   return lx->depth ? lx->open[lx->depth - 1].kind : 0;
 }
 
-/* Strings do not nest, so there is one hole at most. */
 static bool in_hole(const Lexer *lx) {
-  return lx->hole && lx->depth >= lx->hole && lx->open[lx->hole - 1].kind == 'H';
+  return lx->hole != 0;
+}
+
+static bool is_string(char kind) {
+  return kind == 'S' || kind == 'R' || kind == 'B' || kind == 'Q';
 }
 
 static void push(Lexer *lx, char kind, uint32_t at) {
@@ -103,8 +107,14 @@ static void push(Lexer *lx, char kind, uint32_t at) {
     lx->stop = true;
     return;
   }
-  lx->open[lx->depth++] = (Bracket){kind, at};
+  lx->open[lx->depth++] = (Bracket){kind, at, lx->hole};
   if (kind == 'H') lx->hole = lx->depth;
+}
+
+static Bracket pop(Lexer *lx) {
+  Bracket b = lx->open[--lx->depth];
+  lx->hole = b.hole;
+  return b;
 }
 
 static Tok token(Lexer *lx, int kind, uint32_t lo, uint32_t hi) {
@@ -320,7 +330,12 @@ static void unicode_escape(Lexer *lx, Buf *b, uint32_t lo) {
 static void escape(Lexer *lx, Buf *b) {
   uint32_t lo = lx->pos++;
   char c = lx->text[lx->pos];
-  if (c == '\n' || lx->pos >= lx->n) return; /* the string is unterminated, said below */
+  if (c == '\n' || lx->pos >= lx->n) {
+    if (top(lx) == 'S') return; /* the string is unterminated, said below */
+    Diag *g = lex_error(lx, ERR_SYNTAX_ESCAPE, lo, lo + 1, "no escape is a `\\` that ends a line");
+    lex_help(lx, g, "a backslash alone is `\\\\`; each line of a text ends with a newline");
+    return;
+  }
   lx->pos += char_len(lx->text + lx->pos);
   switch (c) {
   case 'n': put(lx, b, "\n", 1); return;
@@ -339,22 +354,116 @@ static void escape(Lexer *lx, Buf *b) {
   }
 }
 
+/* At the beginning of a line of a block: skips the indentation of the last line. */
+static void indentation(Lexer *lx) {
+  const char *s = lx->text;
+  uint32_t lo = lx->pos, n = lx->block_line == UINT32_MAX ? 0 : lx->block_end - lx->block_line;
+  while (lx->pos - lo < n && s[lx->pos] == s[lx->block_line + lx->pos - lo]) lx->pos++;
+  uint32_t hi = lx->pos;
+  while (s[hi] == ' ' || s[hi] == '\t' || s[hi] == '\r') hi++;
+  if (lx->pos - lo == n) return;
+  if (s[hi] == '\n') { /* a line of blanks: an empty one */
+    lx->pos = hi;
+    return;
+  }
+  Diag *g = lex_error(lx, ERR_SYNTAX_STRING, lo, hi > lo ? hi : lo + 1,
+                      "this line is indented less than the end of its text");
+  lex_label(lx, g, lx->block_line, lx->block_end + 3, "the end");
+  lex_help(lx, g, "the indentation of the closing `\"\"\"` is cut off from each line");
+}
+
+/* The line that ends a block: its first characters but blanks are three quotes. */
+static void find_block_end(Lexer *lx) {
+  const char *s = lx->text, *p = s + lx->pos;
+  lx->block_line = lx->block_end = UINT32_MAX;
+  while ((p = memchr(p, '\n', lx->n - (size_t)(p - s))) != NULL) {
+    const char *line = ++p;
+    while (*p == ' ' || *p == '\t') p++;
+    if (strncmp(p, "\"\"\"", 3) != 0) continue;
+    lx->block_line = (uint32_t)(line - s);
+    lx->block_end = (uint32_t)(p - s);
+    return;
+  }
+}
+
+static bool at_quotes(const Lexer *lx) {
+  return strncmp(lx->text + lx->pos, "\"\"\"", 3) == 0;
+}
+
+/* `\"\"\"`, perhaps raw, with pos behind it. The text begins on the next line. */
+static Tok open_block(Lexer *lx, uint32_t lo, char kind) {
+  const char *s = lx->text;
+  push(lx, kind, lo);
+  Tok t = token(lx, TK_STR_OPEN, lo, lx->pos);
+  find_block_end(lx);
+  while (s[lx->pos] == ' ' || s[lx->pos] == '\t' || s[lx->pos] == '\r') lx->pos++;
+  if (s[lx->pos] == '\n') {
+    lx->pos++;
+    if (lx->pos != lx->block_line) indentation(lx);
+  } else if (lx->pos < lx->n) {
+    const char *end = strstr(s + lx->pos, "\"\"\"");
+    Diag *g =
+        lex_error(lx, ERR_SYNTAX_STRING, lo, t.hi, "this text does not begin on the next line");
+    lex_help(lx, g, "`\"\"\"` ends its line, the lines of the text follow, and `\"\"\"` stands on "
+                    "a line of its own; a text on one line is \"..\" or r\"..\"");
+    if (end) { /* leave the text out */
+      lx->pos = lx->block_line = lx->block_end = (uint32_t)(end - s);
+    }
+  }
+  return t;
+}
+
+/* The end of the line in a string of one line, or the end of the file in a block. */
+static void unterminated(Lexer *lx, bool block) {
+  uint32_t at = lx->open[lx->depth - 1].at, hole = lx->open[lx->depth - 1].hole;
+  Diag *g;
+  if (hole && !block) { /* the quote was meant to end the outer string */
+    g = lex_error(lx, ERR_SYNTAX_STRING, lx->open[hole - 1].at, at,
+                  "this hole of the string is not closed");
+    lex_label(lx, g, at, lx->pos, "a string in the hole, without an end");
+    lex_help(lx, g,
+             "a hole ends with `}`; a `\"` in it begins another string; a brace as text is `{{`");
+    lx->complained_at = lx->pos;
+    lx->quiet = true;
+    return;
+  }
+  if (lx->complained_at == lx->pos) return; /* of a string in a hole of this one */
+  g = lex_error(lx, ERR_SYNTAX_STRING, at, block ? at + 3 : lx->pos,
+                block ? "this text has no end" : "this string has no end on its line");
+  lex_help(lx, g,
+           block ? "a text of several lines ends with `\"\"\"` on a line of its own"
+                 : "a string ends with `\"` on the line it begins; a newline in it is `\\n`, or "
+                   "the text stands between lines of `\"\"\"`");
+}
+
 /* Inside a string, outside its holes: a run of text, a hole's start, or the end. */
 static Tok string_part(Lexer *lx) {
   uint32_t lo = lx->pos;
   const char *s = lx->text;
+  char kind = top(lx);
+  bool raw = kind == 'R' || kind == 'Q', block = kind == 'B' || kind == 'Q', some = false;
   Buf b = {0};
   if (lx->c) buf_init_arena(&b, lx->c->arena);
   for (;;) {
     char c = s[lx->pos];
-    if (lx->pos >= lx->n || c == '\n' || c == '"') break;
-    if (c == '{' && s[lx->pos + 1] != '{') break;
-    if (c == '\\') {
+    if (lx->pos >= lx->n || (block && (lx->pos == lx->block_line || at_quotes(lx)))) break;
+    if (!block && (c == '\n' || c == '"')) break;
+    if (!raw && c == '{' && s[lx->pos + 1] != '{') break;
+    if (block && (c == '\n' || (c == '\r' && s[lx->pos + 1] == '\n'))) {
+      lx->pos += c == '\r' ? 2 : 1;
+      if (lx->pos == lx->block_line) break; /* the last newline is none of the text */
+      put(lx, &b, "\n", 1);
+      some = true;
+      indentation(lx);
+      continue;
+    }
+    some = true;
+    if (c == '\\' && !raw) {
       escape(lx, &b);
-    } else if (c == '{') {
+    } else if (c == '{' && !raw) {
       put(lx, &b, "{", 1);
       lx->pos += 2;
-    } else if (c == '}') {
+    } else if (c == '}' && !raw) {
       if (s[lx->pos + 1] == '}') {
         lx->pos += 2;
       } else {
@@ -365,33 +474,41 @@ static Tok string_part(Lexer *lx) {
       }
       put(lx, &b, "}", 1);
     } else {
-      uint32_t from = lx->pos;
-      while (lx->pos < lx->n && !strchr("\n\"{}\\", s[lx->pos])) lx->pos++;
+      uint32_t from = lx->pos++; /* a quote of a block, or a lone return */
+      const char *stops = raw ? "\n\r\"" : "\n\r\"{}\\";
+      while (lx->pos < lx->n && !strchr(stops, s[lx->pos])) lx->pos++;
       put(lx, &b, s + from, lx->pos - from);
     }
   }
-  if (lx->pos > lo) {
+  if (some) {
     Tok t = token(lx, TK_STR_TEXT, lo, lx->pos);
     if (lx->c) {
       StrPart *p = ARENA_NEW(lx->c->arena, StrPart);
-      *p = (StrPart){.text = b.s, .length = (uint32_t)b.n, .span = {lx->file, lo, lx->pos}};
+      *p = (StrPart){.text = b.n ? b.s : "", .length = (uint32_t)b.n};
+      p->span = (Span){lx->file, lo, lx->pos};
       t.v.part = p;
     }
     return t;
   }
-  if (s[lx->pos] == '{') {
-    push(lx, 'H', lx->pos);
+  lo = lx->pos;
+  if (lo < lx->n && s[lo] == '{' && !raw) {
+    push(lx, 'H', lo);
     lx->pos++;
     return token(lx, TK_HOLE_OPEN, lo, lx->pos);
   }
-  if (s[lx->pos] == '"') {
-    lx->pos++;
+  if (lo == lx->block_line && block) lx->pos = lx->block_end;
+  if (lx->pos >= lx->n || (!block && s[lo] == '\n')) {
+    unterminated(lx, block);
   } else {
-    uint32_t at = lx->open[lx->depth - 1].at;
-    Diag *g = lex_error(lx, ERR_SYNTAX_STRING, at, lx->pos, "this string has no end on its line");
-    lex_help(lx, g, "a string ends with `\"` on the line it begins; a newline in it is `\\n`");
+    lx->pos += block ? 3 : 1;
+    if (block && lx->pos != lx->block_end + 3) {
+      Diag *g = lex_error(lx, ERR_SYNTAX_STRING, lo, lx->pos,
+                          "the end of this text stands behind its last line");
+      lex_help(lx, g, "the closing `\"\"\"` stands on a line of its own; quotes in the text are "
+                      "`\\\"\"\"`");
+    }
   }
-  lx->depth--;
+  pop(lx);
   return token(lx, TK_STR_CLOSE, lo, lx->pos);
 }
 
@@ -441,7 +558,7 @@ static Tok hole_format(Lexer *lx, uint32_t lo) {
     lex_help(lx, g, AST_FORMAT_FORM);
     f = (Format){.digits = -1, .span = f.span};
   }
-  lx->depth--;
+  pop(lx);
   if (s[lx->pos] == '}') lx->pos++; /* else the string is found to be unterminated */
   Tok t = token(lx, TK_HOLE_CLOSE, lo, lx->pos);
   if (lx->c) {
@@ -470,8 +587,7 @@ static int closing_token(char kind) {
 
 /* Supplies the closing bracket that is missing. */
 static Tok supply(Lexer *lx) {
-  char kind = lx->open[--lx->depth].kind;
-  return token(lx, closing_token(kind), lx->pos, lx->pos);
+  return token(lx, closing_token(pop(lx).kind), lx->pos, lx->pos);
 }
 
 static void unclosed(Lexer *lx, Bracket b, uint32_t lo, uint32_t hi) {
@@ -536,7 +652,7 @@ static Tok closes_nothing(Lexer *lx, uint32_t lo) {
 
 /* Is a bracket of this kind open, not further out than a string? */
 static bool is_open(const Lexer *lx, char kind) {
-  for (uint32_t i = lx->depth; i-- > 0 && lx->open[i].kind != 'S';)
+  for (uint32_t i = lx->depth; i-- > 0 && !is_string(lx->open[i].kind);)
     if (lx->open[i].kind == kind || (lx->open[i].kind == 'H' && kind == '{')) return true;
   return false;
 }
@@ -547,12 +663,12 @@ static Tok closing(Lexer *lx, uint32_t lo) {
   if (lx->depth == 0 || (!found && top(lx) == '{')) return closes_nothing(lx, lo);
   Bracket b = lx->open[lx->depth - 1];
   if (b.kind == want) {
-    lx->depth--;
+    pop(lx);
     lx->pos = lo + 1;
     return token(lx, closing_token(b.kind), lo, lo + 1);
   }
   if (b.kind == 'H' && c == '}') {
-    lx->depth--;
+    pop(lx);
     lx->pos = lo + 1;
     return token(lx, TK_HOLE_CLOSE, lo, lo + 1);
   }
@@ -563,7 +679,7 @@ static Tok closing(Lexer *lx, uint32_t lo) {
   if (b.kind == 'H') return leave_out(lx, lo); /* inside a string */
   lx->pos = lo;
   if (found) return supply(lx); /* and look at this bracket again */
-  lx->depth--;                  /* the wrong one was written: take it for the right one */
+  pop(lx);                      /* the wrong one was written: take it for the right one */
   lx->pos = lo + 1;
   return token(lx, closing_token(b.kind), lo, lo + 1);
 }
@@ -579,8 +695,7 @@ static Tok broken_hole(Lexer *lx, uint32_t lo) {
     uint32_t at = lx->open[i - 1].at;
     Diag *g = lex_error(lx, ERR_SYNTAX_STRING, at, lo, "this hole of the string is not closed");
     lex_help(lx, g,
-             c == '"' ? "a hole ends with `}` and holds no `\"`: give the inner string a name with "
-                        "`let`; a brace as text is `{{`"
+             c == '"' ? "a hole ends with `}`; a brace as text is `{{`"
              : c == '#' ? "a hole holds no comment"
                         : "a hole ends with `}` on the line it begins; a brace as text is `{{`");
     lx->quiet = true;
@@ -717,6 +832,15 @@ static Tok open_bracket(Lexer *lx, uint32_t lo, char c, int kind) {
   return token(lx, kind, lo, lx->pos);
 }
 
+/* Quotes, with `prefix` letters before them. In a hole, which no line goes on behind, three are the
+ * empty text and one more. */
+static Tok open_string(Lexer *lx, uint32_t lo, uint32_t prefix) {
+  bool raw = prefix != 0;
+  if (lx->pos - lo - prefix == 3 && !in_hole(lx)) return open_block(lx, lo, raw ? 'Q' : 'B');
+  lx->pos = lo + prefix + 1;
+  return open_bracket(lx, lo, raw ? 'R' : 'S', TK_STR_OPEN);
+}
+
 static Tok plain_int(Lexer *lx, uint32_t lo) {
   const char *p = lx->text + lx->pos;
   if (p[0] == '.' && p[1] != '.') {
@@ -832,7 +956,8 @@ static Tok scan(Lexer *lx) {
         return open_bracket(lx, lo, '<', TK_P_OPEN);
       return token(lx, TK_LT, lo, lx->pos);
     }
-    "\"" { AT; return open_bracket(lx, lo, 'S', TK_STR_OPEN); }
+    "\"" | "\"\"\"" { AT; return open_string(lx, lo, 0); }
+    "r\"" | "r\"\"\"" { AT; return open_string(lx, lo, 1); }
     "'" { AT; return single_quotes(lx, lo); }
 
     "&&" { AT; return foreign_op(lx, lo, TK_AND, "and"); }
@@ -858,13 +983,14 @@ static Tok scan(Lexer *lx) {
 
 static Tok next(Lexer *lx) {
   if (lx->stop) return token(lx, 0, lx->pos, lx->pos);
-  if (top(lx) == 'S') return string_part(lx);
+  if (is_string(top(lx))) return string_part(lx);
   bool newline = skip(lx) || lx->newline;
   lx->newline = false;
   uint32_t lo = lx->pos;
   const char *s = lx->text + lo;
   bool end = lo >= lx->n;
-  if (in_hole(lx) && (end || *s == '"' || *s == '#' || *s == '\n')) return broken_hole(lx, lo);
+  bool closes = *s == '"' && lex_can_end(lx->last); /* a string stands behind no value */
+  if (in_hole(lx) && (end || closes || *s == '#' || *s == '\n')) return broken_hole(lx, lo);
   if ((newline || end) && lex_can_end(lx->last) && (!lx->depth || top(lx) == '{') &&
       !(s[0] == '.' && is_word_start(s[1]))) {
     uint32_t hi = lx->last_hi;
@@ -883,7 +1009,7 @@ static Tok next(Lexer *lx) {
     t = supply(lx);
   } else if (kind == '<' && *s == '>') {
     lx->pos++;
-    lx->depth--;
+    pop(lx);
     t = token(lx, TK_P_CLOSE, lo, lx->pos);
   } else if (lx->last == TK_DOT && is_word(*s)) {
     t = after_dot(lx, lo);

@@ -477,8 +477,8 @@ bool parse_repl_complete(const char *text, size_t n) {
   bool can_end = true; /* no token at all */
   for (;;) {
     uint32_t open = lx.depth;
-    bool string = false; /* inside one */
-    for (uint32_t i = 0; i < open; i++) string = string || lx.open[i].kind == 'S';
+    bool string = false; /* inside one that ends with its line */
+    for (uint32_t i = 0; i < open; i++) string |= strchr("SR", lx.open[i].kind) != NULL;
     uint32_t complaints = lx.errors;
     Tok t = lex_next(&lx);
     if (lx.errors > complaints && t.lo < lx.n) return true; /* it has an error anyway */

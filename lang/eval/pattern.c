@@ -14,8 +14,8 @@ Span pat_place(const Pattern *p, size_t lo, size_t hi) {
   Span sp = p->span;
   if (!p->literal) return sp;
   if (hi <= lo) hi = lo + 1;
-  sp.lo = p->span.lo + 1 + (uint32_t)lo;
-  sp.hi = p->span.lo + 1 + (uint32_t)hi;
+  sp.lo = p->literal + (uint32_t)lo;
+  sp.hi = p->literal + (uint32_t)hi;
   return sp;
 }
 
@@ -26,7 +26,7 @@ bool pat_arg(Session *s, Pattern *p, Node *node, ErrCode code, const char *what)
   p->text = want_str(s, v, node->span, what);
   p->n = v.u.str->n;
   if (memchr(p->text, 0, p->n)) fail_at(s, code, node->span, "a pattern holds names, `,` and `->`");
-  p->literal = node->kind == N_STRING && node->span.hi - node->span.lo == p->n + 2;
+  p->literal = ast_text_place(node);
   return true;
 }
 

@@ -8,8 +8,8 @@ typedef struct Pattern {
   Session *s;
   const char *text;
   size_t n, pos;
-  Span span;    /* of the argument */
-  bool literal; /* the source has the same text, so that errors can point into it */
+  Span span;        /* of the argument */
+  uint32_t literal; /* where the source has the same text, so that errors can point into it; or 0 */
   ErrCode code;
 } Pattern;
 

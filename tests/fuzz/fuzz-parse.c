@@ -60,6 +60,10 @@ static const char *const corpus[] = {
     "let l = []\n",
     "print(\"a {x:>+08,.3f} {{b}} {f(y)[0]} \\n"
     " \\u{e9} {peak():.1MiB}\", key = true)  # trailing\n",
+    "t .= a.f(1).g(2)\nt.u .= h(3)\n",
+    "let s = r\"\\d{2}\" + \"{\"a\" + f(\"b{r\"\\c\"}\"):>3}{d[\"k\"]}\"\n",
+    "print(\"\"\"\n    a \"b\" {x:.1f}\n\n      \\\"\"\" {{ {\"q\"}\n    \"\"\", 1)\n",
+    "if a {\n  let t = r\"\"\"\n  \\d{\n\t\n   \"\n  \"\"\"\n}\nt = \"\"\"\n \"\"\".trim()\n",
     "let r = (a = 1, b = fn(q: int) -> int { q }, c = fn() = 3)\nlet z = wrap <f (a + b)> { c }\n",
     "let (x, y) = read(\"s\")\n  .windows(256)\n  .shuffle()\n  .first()\n",
     "on(net, fn(path: str, g) {\n  if g { print(\"n\") }\n  g\n})\n",
@@ -109,6 +113,11 @@ static const char *const pieces[] = {"fn ",
                                      "<",
                                      ">",
                                      "\"",
+                                     "\"\"\"\n",
+                                     "\n  \"\"\"",
+                                     "r\"",
+                                     "{\"",
+                                     "\"}",
                                      "\\",
                                      "{x}",
                                      "..",
@@ -214,7 +223,8 @@ static const char *const names[] = {
 /* ---- checks */
 
 static void check_span(void *ud, Node *n) {
-  const Node *parent = ud;
+  const Node *parent = ud, *value = n->kind == N_ARG ? n->arg.value : n;
+  if (value->kind == N_PLACE) return; /* what `x .= ` was, whose place is that of x */
   if (n->span.lo < parent->span.lo || n->span.hi > parent->span.hi || n->span.lo > n->span.hi)
     find("a child's span is not inside its parent's", ast_kind_name((NodeKind)n->kind));
   if (n->height >= parent->height) find("a child is as high as its parent", "");

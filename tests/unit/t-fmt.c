@@ -186,6 +186,22 @@ static const Row rows[] = {
      "let c = f(x)\n"
      "  .g()\n"
      "  .h()\n"},
+    {"let s=r\"\\d {x}\"+\"{ d[ \"a\" ] :>3}\"", "let s = r\"\\d {x}\" + \"{d[\"a\"]:>3}\"\n"},
+    {"if a {\nlet s = \"\"\"\n      a  {x+1}\n\n        b\n        \n      \"\"\"\n}",
+     "if a {\n"
+     "  let s = \"\"\"\n"
+     "  a  {x + 1}\n"
+     "\n"
+     "    b\n"
+     "    \n"
+     "  \"\"\"\n"
+     "}\n"},
+    {"f(r\"\"\"\n\\a\n\"\"\",1)", "f(\n"
+                                  "  r\"\"\"\n"
+                                  "  \\a\n"
+                                  "  \"\"\",\n"
+                                  "  1,\n"
+                                  ")\n"},
     {"let s = \"a{ x :.3f}b{ {y} }\\u{e9}{{\"", "let s = \"a{x:.3f}b{ { y }}\\u{e9}{{\"\n"},
     {"let big = [elementelementelementelement(i, j) + elementelementelement for i in "
      "0..1000, j in 0..10000000]",

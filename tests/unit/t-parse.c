@@ -204,6 +204,13 @@ static const Row trees[] = {
      "(do (binary == (dot (dot (dot (item (dot g blocks) 0) attn) qkv) w) none))"},
     {"\"x {if a { b } else { c }}\"",
      "(do (string \"x \" (hole (if a (block (do b)) (block (do c))))))"},
+    {"\"{d[\"a\"]}{\"{\"b\"}\":>3}\"",
+     "(do (string (hole (index d (string \"a\"))) (hole (string (hole (string \"b\"))) :>3)))"},
+    {"r\"\\d{2}\" + r\"\"", "(do (binary + (string \"\\\\d{2}\") (string)))"},
+    {"f(\"\"\"\r\n\ta {x}\r\n\n\t  \"b\"\\n{{\n\t\"\"\")",
+     "(do (call f (arg (string \"a \" (hole x) \"\\n\\n  \\\"b\\\"\\n{\"))))"},
+    {"r\"\"\"\n  \\n{x}\n   \n  \"\"\"", "(do (string \"\\\\n{x}\\n \"))"},
+    {"\"\"\"\n\"\"\"", "(do (string))"},
     {"x[{ a }]", "(do (index x (block (do a))))"},
     {"3.f()", "(do (call (dot 3 f)))"},
     {"0..1.5", "(do (binary .. 0 1.5))"},
@@ -276,7 +283,8 @@ static const Row errors[] = {
     {"let s = \"abc\n"
      "let t = 3",
      "1:9 syntax-4 this string has no end on its line\n"
-     "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`\n"},
+     "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`, or the "
+     "text stands between lines of `\"\"\"`\n"},
     {"let s = \"a\\qb {x:.2q} {y\"",
      "1:11 syntax-5 no escape is written `\\q`\n"
      "  help: escapes are \\n \\t \\\\ \\\" and \\u{..}; a backslash alone is `\\\\`\n"
@@ -284,8 +292,7 @@ static const Row errors[] = {
      "  help: a format is [<>^][+][0][width][,][.digits] and one of d x e f g % KiB "
      "MiB GiB, as in {x:8.3f}; width is at most 999, digits 99\n"
      "1:23 syntax-4 this hole of the string is not closed\n"
-     "  help: a hole ends with `}` and holds no `\"`: give the inner string a name "
-     "with `let`; a brace as text is `{{`\n"},
+     "  help: a hole ends with `}`; a brace as text is `{{`\n"},
     {"let a = 1. + 0x + 2x + 8mb + 0b1",
      "1:9 syntax-3 `1.` is not a number\n"
      "  help: a digit follows the dot, as in 1.0; a range is 0..n\n"
@@ -373,10 +380,19 @@ static const Row errors[] = {
      "4:2 syntax-15 a field has one plain name\n"
      "  help: write one `let` per field\n"},
     {"let a = [1, 2", "1:9 syntax-7 this `[` is never closed\n"},
-    {"print(\"{f(\"a\")}\")",
+    {"print(\"{a + \")",
      "1:8 syntax-4 this hole of the string is not closed\n"
-     "  help: a hole ends with `}` and holds no `\"`: give the inner string a name "
-     "with `let`; a brace as text is `{{`\n"},
+     "  help: a hole ends with `}`; a `\"` in it begins another string; a brace as text is `{{`\n"},
+    {"f(\"\"\"\n  a {1}",
+     "1:3 syntax-4 this text has no end\n"
+     "  help: a text of several lines ends with `\"\"\"` on a line of its own\n"
+     "1:2 syntax-7 this `(` is never closed\n"},
+    {"r\"\"\"\n  a\n b\n\n  \"\"\"\n\"b",
+     "3:1 syntax-4 this line is indented less than the end of its text\n"
+     "  help: the indentation of the closing `\"\"\"` is cut off from each line\n"
+     "6:1 syntax-4 this string has no end on its line\n"
+     "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`, or the "
+     "text stands between lines of `\"\"\"`\n"},
     {"print(\"{}\")", "1:8 syntax-4 this hole of the string is empty\n"
                       "  help: a brace as text is doubled: `{{` and `}}`\n"},
     {"let y = x.f(fn(a) {\n"
@@ -505,8 +521,7 @@ static const Row errors[] = {
      "break anywhere\n"
      "3:9 syntax-1 expected an expression, found `*`\n"},
     {"\"{x\" + y", "1:2 syntax-4 this hole of the string is not closed\n"
-                   "  help: a hole ends with `}` and holds no `\"`: give the inner string a name "
-                   "with `let`; a brace as text is `{{`\n"},
+                   "  help: a hole ends with `}`; a brace as text is `{{`\n"},
     {"\"a } b\"", "1:4 syntax-4 this `}` closes no hole of the string\n"
                   "  help: a brace in a string is doubled: `}}`\n"},
     {"\"{x # c}\"", "1:2 syntax-4 this hole of the string is not closed\n"
@@ -597,8 +612,10 @@ static const Row errors[] = {
                        "  help: a choice is written `if c { a } else { b }`\n"},
     {"x = $y", "1:5 syntax-2 `$` does not belong here\n"
                "  help: a value in a string is written \"{x}\"\n"},
-    {"\"a", "1:1 syntax-4 this string has no end on its line\n"
-            "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`\n"},
+    {"\"a",
+     "1:1 syntax-4 this string has no end on its line\n"
+     "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`, or the "
+     "text stands between lines of `\"\"\"`\n"},
 };
 
 static void t_error(const Row *row) {
@@ -820,6 +837,12 @@ static void t_complete(void) {
               {"let x =", false},
               {"\"a {x", true},
               {"\"a", true},
+              {"r\"a\\\"", true},
+              {"\"{d[\"a\"]}", true},
+              {"\"\"\"\n a", false},
+              {"\"\"\"\n a {f(\"b\")}\n", false},
+              {"\"\"\"\n a {f(\"b}\n", true},
+              {"\"\"\"\n a\n \"\"\"", true},
               {"x;", true},
               {"checkpoint <a", false},
               {"fn f(x)", true},
