@@ -188,6 +188,7 @@ struct Session {
     size_t stack; /* most bytes of C stack for a call; 0 = what there is */
   } config;
   struct NativeOps *native_ops; /* eager_kernels.c */
+  struct Regexes *regexes;      /* b_regex.c; NULL before the first */
   struct Jit *jit;              /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;

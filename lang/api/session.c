@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "graph/pass.h"
+#include "lang/builtin/builtin.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/compile/tiering.h"
@@ -172,6 +173,7 @@ void session_forget(Session *s) {
   captures_free(s);
   op_grads_free(s);
   native_ops_free(s);
+  bi_regexes_free(s);
   s->warned_count = 0;
   int64_t values = s->count.values_live; /* no tape lives on */
   memset(&s->count, 0, sizeof s->count);
