@@ -670,13 +670,27 @@ static bool is_any(const char *g, const char *end) {
 
 /* The part behind the one that ends at `end`; NULL if there is none. */
 static const char *next_part(const char *end) {
-  return *end ? end + 1 : NULL;
+  return *end == '.' ? end + 1 : *end ? end : NULL;
+}
+
+/* The end of a part of a path, which is a name, a number, or a key in brackets: net.3["a b"].w */
+static const char *path_end(const char *p) {
+  if (*p != '[') return p + strcspn(p, ".[");
+  bool quoted = false;
+  for (p++; *p && (quoted || *p != ']'); p++) {
+    if (quoted && *p == '\\' && p[1])
+      p++;
+    else if (*p == '"')
+      quoted = !quoted;
+  }
+  return *p ? p + 1 : p;
 }
 
 bool str_glob(const char *glob, const char *path) {
   const char *g = *glob ? glob : NULL, *s = *path ? path : NULL;
   const char *any = NULL, *retry = NULL; /* the parts after the last `**`; where they were tried */
   bool have_any = false;
+  if (!strcmp(glob, path)) return true; /* also one with a key in brackets */
   while (s || g) {
     if (g && is_any(g, part_end(g))) {
       g = next_part(part_end(g));
@@ -685,13 +699,13 @@ bool str_glob(const char *glob, const char *path) {
       have_any = true;
       continue;
     }
-    if (g && s && part_matches(g, part_end(g), s, part_end(s))) {
+    if (g && s && part_matches(g, part_end(g), s, path_end(s))) {
       g = next_part(part_end(g));
-      s = next_part(part_end(s));
+      s = next_part(path_end(s));
       continue;
     }
     if (!have_any || !retry) return false;
-    retry = next_part(part_end(retry));
+    retry = next_part(path_end(retry));
     s = retry;
     g = any;
   }

@@ -23,8 +23,14 @@ static Dict *arg_dict(Session *s, Call *c, int i) {
   if (c->v[i].tag != V_DICT)
     fail_at(s, ERR_WANT_DICT, c->spans[i], "`%s` takes a dict, not %s", c->b->name,
             value_type_text(s, c->v[i]));
-  dict_pack(c->v[i].u.dict);
   return c->v[i].u.dict;
+}
+
+/* The same, for a walk over its entries. */
+static Dict *arg_entries(Session *s, Call *c, int i) {
+  Dict *d = arg_dict(s, c, i);
+  dict_pack(d);
+  return d;
 }
 
 static Value arg_key(Session *s, Call *c, int i) {
@@ -33,17 +39,18 @@ static Value arg_key(Session *s, Call *c, int i) {
 
 /* Argument i, a dict, to be changed: itself if the assigned place alone has it, else a copy. */
 static Value arg_changed(Session *s, Call *c, int i) {
-  Dict *d = arg_dict(s, c, i);
-  return c->own && i == 0 ? c->v[0] : v_dict(s, d->count, d->keys, d->items);
+  if (c->own && i == 0) return c->v[0];
+  Dict *d = arg_entries(s, c, i);
+  return v_dict(s, d->count, d->keys, d->items);
 }
 
 BUILTIN_FN(bi_keys) {
-  Dict *d = arg_dict(s, c, 0);
+  Dict *d = arg_entries(s, c, 0);
   return v_list(s, V_LIST, d->count, d->keys);
 }
 
 BUILTIN_FN(bi_values) {
-  Dict *d = arg_dict(s, c, 0);
+  Dict *d = arg_entries(s, c, 0);
   return v_list(s, V_LIST, d->count, d->items);
 }
 
@@ -56,7 +63,8 @@ BUILTIN_FN(bi_get) {
 }
 
 BUILTIN_FN(bi_merge) {
-  Dict *more = arg_dict(s, c, 1);
+  arg_dict(s, c, 0);
+  Dict *more = arg_entries(s, c, 1);
   Value v = arg_changed(s, c, 0);
   for (size_t i = 0; i < more->count && v.u.dict != more; i++)
     dict_put(s, v.u.dict, more->keys[i], more->items[i]);
@@ -86,7 +94,7 @@ BUILTIN_FN(bi_add) {
 
 /* `op` 0: keys of a or b; 1: of both; 2: of a alone. Values are those of a, if it has the key. */
 BUILTIN_FN(bi_by_keys) {
-  Dict *a = arg_dict(s, c, 0), *b = arg_dict(s, c, 1);
+  Dict *a = arg_entries(s, c, 0), *b = arg_entries(s, c, 1);
   Value v = v_dict_room(s, a->count);
   for (size_t i = 0; i < a->count; i++)
     if (c->b->op == 0 || (dict_find(b, a->keys[i]) != NULL) == (c->b->op == 1))

@@ -830,6 +830,7 @@ static bool values_equal(Session *s, Value a, Value b, Span at) {
   if ((v_is_tensor(a) || v_is_number(a)) && (v_is_tensor(b) || v_is_number(b))) {
     Value r = op_binary(s, AST_EQ, a, b, at, at, at);
     if (r.tag == V_BOOL) return r.u.i != 0;
+    if (r.tag != V_TENSOR && s->abstract && !in_code(s)) check_gives_up(s); /* the run knows */
     if (r.tag != V_TENSOR) fail_at(s, ERR_NOT_CONST, at, "in code this comparison is not static");
     for (int64_t i = 0, n = tn_count(r.u.t->t); i < n; i++)
       if (!tn_get_i64(r.u.t->t, i)) return false;

@@ -110,26 +110,13 @@ Value data_source(Session *s, Value v, Span at, int64_t *n) {
   return v;
 }
 
-/* A function that `parts` applies to the tensors of a source, keeping its structure. */
-typedef Value (*PartFn)(Session *s, void *ud, Value tensor, Span at);
-
-static Value parts(Session *s, Value v, PartFn f, void *ud, Span at) {
-  stack_check();
-  if (v_is_tensor(v)) return f(s, ud, v, at);
-  size_t n;
-  Value *items = value_parts(s, v, &n);
-  for (size_t i = 0; i < n; i++) items[i] = parts(s, items[i], f, ud, at);
-  return value_like(s, v, items);
-}
-
 /* Rows from .. from + len of the leading axis; `drop`: one row, without that axis. */
 typedef struct RowRange {
   int64_t from, len;
   bool drop;
 } RowRange;
 
-static Value row_range(Session *s, void *ud, Value x, Span at) {
-  const RowRange *r = ud;
+static Value row_range(Session *s, const RowRange *r, Value x, Span at) {
   const Tensor *t = op_tensor_of(s, x, at);
   if (tape_wants_grad(s, x) && !s->modes.no_grad) {
     if (r->drop) return op_element(s, x, r->from, at);
@@ -150,8 +137,8 @@ static Value row_range(Session *s, void *ud, Value x, Span at) {
   return v_tensor(s, tn_view(&s->mem, t, t->rank, dim, t->stride, off));
 }
 
-static Value row_list(Session *s, void *ud, Value x, Span at) {
-  Value in[2] = {x, *(Value *)ud};
+static Value row_list(Session *s, Value index, Value x, Span at) {
+  Value in[2] = {x, index};
   Tensor *idx = in[1].u.t->t;
   Device dev = op_tensor_of(s, x, at)->store->dev;
   if (dev != idx->store->dev) in[1] = v_tensor(s, tn_copy(&s->mem, idx, dev));
@@ -159,11 +146,16 @@ static Value row_list(Session *s, void *ud, Value x, Span at) {
   return op_run(s, OP_TAKE, 2, in, &a, 1, at);
 }
 
+/* Element k of a tree with a leading axis; a list in it is a column. */
 static Value element(Session *s, Value v, int64_t k, Span at) {
+  stack_check();
+  size_t n;
   if (v.tag == V_LIST) return v.u.list->items[k];
   if (v.tag == V_RANGE) return v_int(v.u.range->lo.u.i + k);
-  RowRange r = {k, 1, true};
-  return parts(s, v, row_range, &r, at);
+  if (v_is_tensor(v)) return row_range(s, &(RowRange){k, 1, true}, v, at);
+  Value *items = value_parts(s, v, &n);
+  for (size_t i = 0; i < n; i++) items[i] = element(s, items[i], k, at);
+  return value_like(s, v, items);
 }
 
 static Value some_list(Session *s, size_t n, const Value *items) {
@@ -175,26 +167,40 @@ static Value some_list(Session *s, size_t n, const Value *items) {
 }
 
 Value data_rows(Session *s, Value v, int64_t from, int64_t len, Span at) {
+  stack_check();
   if (v.tag == V_LIST || v.tag == V_RANGE) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
     for (int64_t i = 0; i < len; i++) items[i] = element(s, v, from + i, at);
     Value l = some_list(s, (size_t)len, items);
     return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
   }
-  RowRange r = {from, len, false};
-  return parts(s, v, row_range, &r, at);
+  size_t n;
+  if (v_is_tensor(v)) return row_range(s, &(RowRange){from, len, false}, v, at);
+  Value *items = value_parts(s, v, &n);
+  for (size_t i = 0; i < n; i++) items[i] = data_rows(s, items[i], from, len, at);
+  return value_like(s, v, items);
+}
+
+/* These rows; `index` is a tensor of them. */
+static Value picked(Session *s, Value v, const int64_t *rows, int64_t n, Value index, Span at) {
+  stack_check();
+  size_t count;
+  if (v_is_tensor(v)) return row_list(s, index, v, at);
+  if (v.tag != V_LIST && v.tag != V_RANGE) {
+    Value *items = value_parts(s, v, &count);
+    for (size_t i = 0; i < count; i++) items[i] = picked(s, items[i], rows, n, index, at);
+    return value_like(s, v, items);
+  }
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (int64_t i = 0; i < n; i++) items[i] = element(s, v, rows[i], at);
+  Value l = some_list(s, (size_t)n, items);
+  return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
 }
 
 Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at) {
-  if (v.tag == V_LIST || v.tag == V_RANGE) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-    for (int64_t i = 0; i < n; i++) items[i] = element(s, v, rows[i], at);
-    Value l = some_list(s, (size_t)n, items);
-    return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
-  }
-  Value idx = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
-  memcpy(tn_data(idx.u.t->t), rows, (size_t)n * sizeof *rows);
-  return parts(s, v, row_list, &idx, at);
+  Value index = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
+  memcpy(tn_data(index.u.t->t), rows, (size_t)n * sizeof *rows);
+  return picked(s, v, rows, n, index, at);
 }
 
 void data_order(Session *s, uint64_t site, int64_t n, int64_t *out) {

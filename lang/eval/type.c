@@ -304,9 +304,11 @@ static Value match_key(Session *s, Node *type, Value key, Span at, const char *w
       match_key(s, t->list.items[i], key.u.list->items[i], at, what);
     return key;
   }
+  if (one && clause_type_word(n) == TYPEWORD_ANY) fits = true;
   if (one && clause_type_word(n) == TYPEWORD_STR) fits |= key.tag == V_STR;
   if (one && dtype_find(n) == DT_BOOL) fits |= key.tag == V_BOOL;
-  if (one && (class_of(n) == TYPEWORD_INT || (dtype_find(n) >= 0 && dt_int((DType)dtype_find(n)))))
+  if (one && (class_of(n) == TYPEWORD_INT || class_of(n) == TYPEWORD_NUM ||
+              (dtype_find(n) >= 0 && dt_int((DType)dtype_find(n)))))
     fits |= key.tag == V_INT;
   if (!fits) mismatch(s, type, key, at, what, NULL);
   return key;

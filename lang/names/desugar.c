@@ -227,6 +227,7 @@ static const char *script_value(Value v) {
   stack_check();
   const char *why = NULL;
   if (v.tag == V_SEQ) return "this is a sequence, which belongs to script";
+  if (v_counted(v) && !value_bounded(v.u.o->s, v)) return NULL; /* the call refuses it */
   if (v.tag == V_HANDLE) return "this is a handle of hooks, which belongs to script";
   size_t n;
   const Value *items = value_items(v, &n);

@@ -29,6 +29,7 @@ Value dict_key(Session *s, Value v, Span at) {
   case V_UNKNOWN: return v;
   case V_DIM: return v_int(want_int(s, v, at, "a key"));
   case V_TUPLE: {
+    value_bound(s, v, at);
     size_t n = v.u.list->count;
     Value *part = ARENA_ARRAY(&s->scratch, Value, n + 1);
     bool same = true, unknown = false;

@@ -550,9 +550,9 @@ static void misfit(const Print *p, const char *why, Value v) {
           why);
 }
 
-/* `names` or `keys` of the items, or neither. */
+/* `names` or `keys` of the items, or neither; of a `set` the keys alone. */
 static void items(const Print *outer, size_t n, const Value *v, const Name *names,
-                  const Value *keys, int depth) {
+                  const Value *keys, bool set, int depth) {
   Print inner = *outer, *p = &inner;
   inner.inside = true;
   for (size_t i = 0; i < n; i++) {
@@ -563,21 +563,26 @@ static void items(const Print *outer, size_t n, const Value *v, const Name *name
     }
     if (names) buf_printf(p->out, "%s = ", names[i]);
     if (keys) buf_puts(p->out, dict_key_text(p->s, keys[i]));
-    if (keys && v[i].tag == V_UNIT) continue; /* of a set */
+    if (keys && set) continue;
     if (keys) buf_puts(p->out, ": ");
     inline_value(p, v[i], true, depth + 1);
   }
 }
 
-/* [k: v, ..]; set([k, ..]) if every value is unit. */
+/* [k: v, ..]; set([k, ..]) if every value is unit. In brackets 1 and true would be one tensor. */
 static void dict_inline(const Print *p, Value v, int depth) {
   size_t n;
-  const Value *of = value_items(v, &n);
-  bool set = n > 0;
-  for (size_t i = 0; i < n; i++) set &= of[i].tag == V_UNIT;
-  buf_puts(p->out, set ? "set([" : "[");
-  items(p, n, of, NULL, v.u.dict->keys, depth);
-  buf_puts(p->out, set ? "])" : n ? "]" : ":]");
+  const Value *of = value_items(v, &n), *key = v.u.dict->keys;
+  bool set = n > 0, numeric = n > 0, mixed = false;
+  for (size_t i = 0; i < n; i++) {
+    set &= of[i].tag == V_UNIT;
+    numeric &= key[i].tag != V_STR && key[i].tag != V_TUPLE;
+    mixed |= key[i].tag != key[0].tag;
+  }
+  bool list = set && numeric && mixed;
+  buf_puts(p->out, list ? "set(list(" : set ? "set([" : "[");
+  items(p, n, of, NULL, key, set, depth);
+  buf_puts(p->out, list ? "))" : set ? "])" : n ? "]" : ":]");
 }
 
 static void inline_value(const Print *p, Value v, bool quoted, int depth) {
@@ -629,13 +634,13 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
     }
     bool tuple = v.tag == V_TUPLE;
     buf_putc(out, tuple ? '(' : '[');
-    items(p, l->count, l->items, NULL, NULL, depth);
+    items(p, l->count, l->items, NULL, NULL, false, depth);
     buf_puts(out, !tuple ? "]" : l->count == 1 ? ",)" : ")");
     return;
   }
   case V_RECORD:
     buf_putc(out, '(');
-    items(p, v.u.rec->count, v.u.rec->items, v.u.rec->names, NULL, depth);
+    items(p, v.u.rec->count, v.u.rec->items, v.u.rec->names, NULL, false, depth);
     buf_putc(out, ')');
     return;
   case V_DICT: dict_inline(p, v, depth); return;

@@ -5,6 +5,8 @@
  * cyclic (rule 55 and value semantics), so the walk ends; its depth is bounded all the same,
  * because lists can be nested without limit.
  */
+#include <string.h>
+
 #include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
 
@@ -132,5 +134,7 @@ void walk_leaves(Session *s, Value root, LeafFn fn, void *ud) {
 }
 
 bool walk_path_fits(Session *s, const char *glob, const char *path) {
-  return str_glob(glob, path) || str_glob(fail_text(s, "%s.**", glob), path);
+  size_t n = strlen(glob);
+  bool below = n && !strncmp(path, glob, n) && (path[n] == '.' || path[n] == '[');
+  return below || str_glob(glob, path) || str_glob(fail_text(s, "%s.**", glob), path);
 }

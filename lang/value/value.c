@@ -106,8 +106,28 @@ static bool repeats(const Session *s, Value v) {
   return value_is_vast(v) && (v.u.o->parts == UINT32_MAX || v.u.o->parts > s->mem.live);
 }
 
-bool value_bounded(const Session *s, Value v) {
-  return !v_counted(v) || (v.u.o->height <= VALUE_DEEP && !repeats(s, v));
+/* Counts v's height and parts anew: parts that it has lost count still, as long as nobody asks.
+ * False: v really is that deep. */
+static bool recount(Session *s, Table *seen, Value v, int depth) {
+  size_t n;
+  const Value *items = value_items(v, &n);
+  if (!items || table_add(seen, table_key(v.u.o), 1) != TABLE_NONE) return true;
+  if (depth > VALUE_DEEP) return false;
+  for (size_t i = 0; i < n; i++)
+    if (!recount(s, seen, items[i], depth + 1)) return false;
+  v.u.o->height = 0;
+  v.u.o->parts = 0;
+  for (size_t i = 0; i < n; i++) {
+    obj_holds(v.u.o, items[i]);
+    if (v.tag == V_DICT) obj_holds(v.u.o, v.u.dict->keys[i]);
+  }
+  return true;
+}
+
+bool value_bounded(Session *s, Value v) {
+  if (!v_counted(v) || (v.u.o->height <= VALUE_DEEP && !repeats(s, v))) return true;
+  Table seen = {.arena = &s->scratch};
+  return recount(s, &seen, v, 0) && v.u.o->height <= VALUE_DEEP && !repeats(s, v);
 }
 
 void value_bound(Session *s, Value v, Span at) {

@@ -236,7 +236,7 @@ void obj_holds(Obj *o, Value v);
 /* To be called before a walk over all of v. It is an error if v is nested deeper than any walk
  * goes, or if its parts are that many only because shared parts are counted once for each path. */
 void value_bound(Session *s, Value v, Span at);
-bool value_bounded(const Session *s, Value v); /* whether value_bound would return */
+bool value_bounded(Session *s, Value v); /* whether value_bound would return */
 /* Whether v has too many parts to be shown inside of another value. */
 bool value_is_vast(Value v);
 /* *slot = v, retaining v and releasing what was there. */

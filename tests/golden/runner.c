@@ -142,13 +142,13 @@ static void check_file(const char *path) {
   bool is_error = !strncmp(path, "tests/error/", 12);
   /* What was said moves the lines below it, and with them the line numbers in diagnostics: blessing
    * comes to rest after a few rounds. */
-  for (int round = 0; round < 5; round++) {
+  for (int round = 0;; round++) {
     clear(&want);
     clear(&why);
     enter_run_folder();
     if (!run_observed(&r, &why, action, path)) break;
     expected_text(&want, text_of(&source), &r);
-    if (!opt.bless || !strcmp(text_of(&want), text_of(&source))) break;
+    if (!opt.bless || round == 4 || !strcmp(text_of(&want), text_of(&source))) break;
     if (!write_file(full, &want)) die(full);
     clear(&source);
     adds(&source, text_of(&want));
