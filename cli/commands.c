@@ -515,6 +515,9 @@ int cmd_builtins(Cli *c) {
 }
 
 int cmd_version(Cli *c) {
-  out_printf(&c->out, "ckl %s\n", ckl_version());
+  if (!cli_open(c)) return EXIT_WRONG;
+  const char *libraries = ckl_libraries(c->session);
+  out_printf(&c->out, "ckl %s%s%s\n", ckl_version(), libraries ? " with " : "",
+             libraries ? libraries : "");
   return EXIT_FINE;
 }

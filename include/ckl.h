@@ -312,6 +312,7 @@ const char *ckl_ops_markdown(ckl_session *s);
 const char *ckl_builtins_markdown(ckl_session *s);
 const char *ckl_passes_markdown(ckl_session *s);            /* docs/passes.md */
 const char *ckl_errors_markdown(ckl_session *s);            /* docs/errors.md */
+const char *ckl_libraries(ckl_session *s); /* "PCRE2 10.42, utf8proc 2.8.0 (Unicode 15.0.0)" */
 
 #ifdef __cplusplus
 }

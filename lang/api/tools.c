@@ -10,6 +10,7 @@
 #include "graph/pass.h"
 #include "lang/api/job.h"
 #include "lang/api/session.h"
+#include "lang/builtin/builtin.h"
 #include "lang/check/check.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/report.h"
@@ -462,4 +463,10 @@ const char *ckl_errors_markdown(ckl_session *k) {
 }
 const char *ckl_version(void) {
   return CKL_VERSION;
+}
+static void work_libraries(TextJob *t) {
+  bi_libraries(t->b);
+}
+const char *ckl_libraries(ckl_session *k) {
+  return document(k, work_libraries);
 }

@@ -10,6 +10,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <utf8proc.h>
 #include <xxhash.h>
 
 #include "lang/builtin/builtin.h"
@@ -295,6 +296,15 @@ BUILTIN_FN(bi_re_split) {
     if (p) lo = p[1];
   }
   return v_list(s, V_LIST, m.count + 1, items);
+}
+
+/* PCRE2's version comes with a date. */
+void bi_libraries(Buf *out) {
+  char pcre2[64] = "";
+  pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
+  pcre2[strcspn(pcre2, " ")] = 0;
+  buf_printf(out, "PCRE2 %s, utf8proc %s (Unicode %s)", pcre2, utf8proc_version(),
+             utf8proc_unicode_version());
 }
 
 /* ---- replacements */

@@ -57,6 +57,7 @@ typedef struct BuiltinSig {
 typedef struct BuiltinTab BuiltinTab;
 void builtin_start(Session *s);
 void bi_regexes_free(Session *s); /* compiled patterns: b_regex.c */
+void bi_libraries(Buf *out);      /* their names and versions: b_regex.c */
 const struct Builtin *builtin_find(Session *s, Name name);
 const BuiltinSig *builtin_sig(const Session *s, const Builtin *b);
 Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node);
