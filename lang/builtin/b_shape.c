@@ -219,8 +219,9 @@ static bool plain_list(Value v) {
 BUILTIN_FN(bi_concat) {
   Value xs = c->v[0];
   if (c->rest_n) { /* concat(xs, ys): lists end to end */
+    bool own = c->own && plain_list(xs);
     size_t n = 0;
-    for (size_t i = 0; i <= c->rest_n; i++) {
+    for (size_t i = own; i <= c->rest_n; i++) {
       Value v = i ? c->rest[i - 1] : xs;
       if (v.tag != V_LIST)
         fail_help(s, ERR_WANT_LIST, i ? c->rest_spans[i - 1] : c->spans[0],
@@ -231,10 +232,14 @@ BUILTIN_FN(bi_concat) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
     n = 0;
     bool weak = true;
-    for (size_t i = 0; i <= c->rest_n; i++) {
+    for (size_t i = own; i <= c->rest_n; i++) {
       List *l = (i ? c->rest[i - 1] : xs).u.list;
       weak &= l->weak;
       for (size_t k = 0; k < l->count; k++) items[n++] = l->items[k];
+    }
+    if (own) {
+      owned_push(s, xs.u.list, n, items);
+      return xs;
     }
     Value v = v_list(s, V_LIST, n, items);
     v.u.list->weak = weak;
@@ -714,7 +719,7 @@ BUILTIN_FN(bi_push) {
   if (xs.tag != V_LIST)
     fail_at(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
   if (c->own) {
-    owned_push(s, xs.u.list, c->v[1]);
+    owned_push(s, xs.u.list, 1, &c->v[1]);
     return xs;
   }
   size_t n = xs.u.list->count;

@@ -139,7 +139,9 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
               "`%s` is a %s of `%s` and stays as it is", f,
               field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
   bool reads = k < p->count || p->op != AST_NONE;
-  Value nv = reads ? put(p, k, state_read(s, inst, field, at), false) : p->v;
+  bool own = field->kind == FIELD_BUFFER && field->v.tag == V_TENSOR && owned_alone(s, field->v);
+  Value old = own || !reads ? field->v : state_read(s, inst, field, at);
+  Value nv = reads ? put(p, k, old, own) : p->v;
   state_write(s, inst, field, nv, p->st->span);
 }
 

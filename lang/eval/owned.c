@@ -47,16 +47,18 @@ void owned_item(Obj *of, Value *slot, Value v, uint32_t before) {
   value_set(slot, v);
 }
 
-void owned_push(Session *s, List *l, Value v) {
-  if (l->count == l->cap) {
-    size_t cap = l->cap < 4 ? 8 : 2 * l->cap;
+void owned_push(Session *s, List *l, size_t n, const Value *v) {
+  if (l->cap - l->count < n) {
+    size_t cap = l->count + n < 8 ? 8 : l->count + n < 2 * l->cap ? 2 * l->cap : l->count + n;
     l->items = mem_need(&s->mem, l->items, l->cap * sizeof(Value), cap * sizeof(Value));
     l->cap = cap;
   }
-  value_retain(v);
-  l->items[l->count++] = v;
+  for (size_t i = 0; i < n; i++) {
+    value_retain(v[i]);
+    l->items[l->count++] = v[i];
+    obj_holds(&l->o, v[i]);
+  }
   l->weak = false;
-  obj_holds(&l->o, v);
 }
 
 Value owned_text(Session *s, Value text, const StrObj *more) {

@@ -17,8 +17,9 @@ bool owned_alone(const Session *s, Value v);
 uint32_t owned_parts(Value v);
 /* *slot of the owned list or record `of` becomes v; `before`: owned_parts of what stood there. */
 void owned_item(Obj *of, Value *slot, Value v, uint32_t before);
-/* Appends v to an owned list, in amortised constant time. Throws before anything is changed. */
-void owned_push(Session *s, List *l, Value v);
+/* Appends n values to an owned list, each in amortised constant time. Throws before anything is
+ * changed. */
+void owned_push(Session *s, List *l, size_t n, const Value *v);
 /* An owned text with `more` at its end, in amortised constant time: the same object, or one with
  * more room. */
 Value owned_text(Session *s, Value text, const StrObj *more);

@@ -92,7 +92,7 @@ static const char *call_by_place(Session *s, const Node *call) {
 
 /* Functions whose result is meant to replace their first argument. */
 static bool gives_another(Name name) {
-  static const char *const t[] = {"concat", "clip_norm", "clamp", "scatter", "shuffle"};
+  static const char *const t[] = {"clip_norm", "clamp", "scatter", "shuffle"};
   for (size_t i = 0; i < sizeof t / sizeof *t; i++)
     if (!strcmp(name, t[i])) return true;
   return false;

@@ -110,11 +110,12 @@ cat >once.ckl <<'END'
 proc run() {
   var xs = []
   for i in 0..400000 { xs .= push(i) }
+  for i in 0..1000 { xs .= concat(list(i)) }
   for i in 0..len(xs) { xs[i] += 1 }
   for i in 0..len(xs) { if xs[i] % 2 == 0 { xs[i] = 0 } else if xs[i] % 3 == 0 { xs[i] = 3 } }
   var i = 0
   while i < len(xs) - 1 and xs[i] >= 0 { xs[i] = -1; i += 1 }
-  (xs[0], xs[5], xs[399999])
+  (xs[0], xs[5], xs[400999])
 }
 print(run())
 END
@@ -123,4 +124,15 @@ says out '(-1, -1, 0)' 'as it should'
 sed 's/^  var i = 0/  let ys = xs\n  xs[0] = len(ys)\n&/' once.ckl >twice.ckl
 gives 1 'two do not fit' timeout 60 "$ckl" run --memory=12MB twice.ckl
 says err 'mem-1' 'there would be two'
+cat >buffer.ckl <<'END'
+model Counts() { buffer n: f64[1000000] = zeros([1000000], dtype = f64) }
+let c = Counts()
+proc count() {
+  for i in 0..100 { c.n[i] += 1.0 }
+}
+count()
+print(c.n[99])
+END
+gives 0 'as does a buffer' timeout 60 "$ckl" run --memory=10MB buffer.ckl
+gives 1 'which fits once' timeout 60 env CKL_IN_PLACE=0 "$ckl" run --memory=10MB buffer.ckl
 tap_done
