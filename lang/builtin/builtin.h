@@ -9,16 +9,18 @@
 /* Flags of a row. BI_ACTS: it, or a function that it calls, prints, writes, draws, or fails on
  * purpose. */
 enum {
-  BI_SCRIPT = 1, /* works in script only */
-  BI_RAW = 2,    /* gets its call unevaluated */
-  BI_REF = 4,    /* takes its first operand as a reference, `net.w` as the param */
-  BI_LEAVES = 8, /* its result depends on every leaf of its trees */
-  BI_DEEP = 16,  /* its arguments may be nested to any depth */
-  BI_ACTS = 32,  /* it may do more than return a result */
-  BI_APART = 64, /* tensors in brackets stay a list when passed to it (rule 35) */
-  BI_OWNS = 256, /* it may change its first argument where it is (Call.own) */
-  BI_TEXT = 512, /* with BI_SCRIPT: of a text it works in code, too */
-  BI_SEQ = 128   /* a sequence in script; in code its elements, whose number is known there */
+  BI_SCRIPT = 1,   /* works in script only */
+  BI_RAW = 2,      /* gets its call unevaluated */
+  BI_REF = 4,      /* takes its first operand as a reference, `net.w` as the param */
+  BI_LEAVES = 8,   /* its result depends on every leaf of its trees */
+  BI_DEEP = 16,    /* its arguments may be nested to any depth */
+  BI_ACTS = 32,    /* it may do more than return a result */
+  BI_APART = 64,   /* tensors in brackets stay a list when passed to it (rule 35) */
+  BI_OWNS = 256,   /* it may change its first argument where it is (Call.own) */
+  BI_GROWS = 1024, /* BI_OWNS: what it adds, it would add to an empty list or dict, too */
+  BI_LOSES = 2048, /* BI_OWNS: what its result has, its first argument had */
+  BI_TEXT = 512,   /* with BI_SCRIPT: of a text it works in code, too */
+  BI_SEQ = 128     /* a sequence in script; in code its elements, whose number is known there */
 };
 typedef struct Call {
   const struct Builtin *b;

@@ -43,6 +43,10 @@ typedef struct Place {
   uint32_t parts;
   size_t count;
   Part *part;
+  /* Of an open buffer that changes where it is: it, and the part where its value begins. */
+  Inst *inst;
+  Field *field;
+  size_t from;
 } Place;
 
 static bool one_item(const Part *p) {
@@ -50,6 +54,51 @@ static bool one_item(const Part *p) {
 }
 
 static Value put(const Place *p, size_t k, Value old, bool own);
+
+/* The open buffer of script that the place is, or is in. NULL: it is no such place. */
+static Field *open_buffer(const Place *p, Inst **inst, size_t *from) {
+  Session *s = p->s;
+  Value v = v_unit();
+  *from = 0;
+  if (!owned_on(s) || !s->frame) return NULL;
+  if (p->root->kind == N_SELF && s->frame->self)
+    v = (Value){.tag = V_INST, .u.inst = s->frame->self};
+  if (p->root->kind == N_NAME) {
+    const Local *l = local_find(s, p->root->name);
+    Field *f = !l && s->frame->self ? model_field(s->frame->self, p->root->name) : NULL;
+    const Global *g = l || f ? NULL : global_find(s, s->frame->module, p->root->name);
+    *inst = s->frame->self;
+    if (f && f->open) return f;
+    v = l ? l->v : f ? f->v : g && g->kind == G_VALUE && g->is_set ? g->v : v;
+  }
+  if (v.tag != V_INST || !p->count || p->part[0].node->kind != N_DOT) return NULL;
+  *inst = v.u.inst;
+  *from = 1;
+  Field *f = model_field(*inst, p->part[0].node->dot.name.name);
+  return f && f->open ? f : NULL;
+}
+
+/* v as what stands at the place, in an open buffer; with `more` as what is added to the value
+ * there, which has `count` elements. */
+static Value fitted(const Place *p, Inst *inst, Field *f, size_t from, Value v, bool more,
+                    size_t count) {
+  Session *s = p->s;
+  size_t n = p->count - from, added;
+  StateStep *step = ARENA_ARRAY(&s->scratch, StateStep, n + 1);
+  for (size_t k = from; k < p->count; k++) {
+    const Part *part = &p->part[k];
+    bool dot = part->node->kind == N_DOT;
+    step[k - from] =
+        (StateStep){dot ? part->node->dot.name.name : NULL, dot ? v_unit() : part->index.part[0].v};
+  }
+  if (!more || v.tag != V_LIST) return state_part_fitted(s, inst, f, n, step, v, p->st->span);
+  Value *items = value_parts(s, v, &added);
+  for (size_t i = 0; i < added; i++) {
+    step[n] = (StateStep){NULL, v_int((int64_t)(count + i))};
+    items[i] = state_part_fitted(s, inst, f, n + 1, step, items[i], p->st->span);
+  }
+  return v_list(s, V_LIST, added, items);
+}
 
 /* The value of a key of `old`, a dict, becomes part k of the place. The last part may add a key. */
 static Value put_entry(const Place *p, size_t k, Value old, bool own) {
@@ -94,10 +143,12 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
   Node *st = p->st;
   AstOp op = p->op;
   if (k == p->count) {
-    if (op == AST_NONE) return p->v;
     if (own && op == AST_ADD && old.tag == V_STR && p->v.tag == V_STR)
       return owned_text(s, old, p->v.u.str);
-    return op_binary(s, op, old, p->v, st->span, st->assign.target->span, st->assign.value->span);
+    Value v = op == AST_NONE ? p->v
+                             : op_binary(s, op, old, p->v, st->span, st->assign.target->span,
+                                         st->assign.value->span);
+    return p->field && !p->changed ? fitted(p, p->inst, p->field, p->from, v, false, 0) : v;
   }
   const Part *part = &p->part[k];
   Span at = part->node->span;
@@ -139,10 +190,14 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
               "`%s` is a %s of `%s` and stays as it is", f,
               field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
   bool reads = k < p->count || p->op != AST_NONE;
-  bool own = field->kind == FIELD_BUFFER && field->v.tag == V_TENSOR && owned_alone(s, field->v);
+  bool kept = field->kind == FIELD_BUFFER && (field->open || field->v.tag == V_TENSOR);
+  bool own = kept && owned_alone(s, field->v);
   Value old = own || !reads ? field->v : state_read(s, inst, field, at);
-  Value nv = reads ? put(p, k, old, own) : p->v;
-  state_write(s, inst, field, nv, p->st->span);
+  Place q = *p;
+  if (own && field->open) q.inst = inst, q.field = field, q.from = k;
+  Value nv = reads ? put(&q, k, old, own) : p->v;
+  bool changed = field->open && nv.tag == field->v.tag && v_counted(nv) && nv.u.o == field->v.u.o;
+  if (!changed || (!q.field && !p->changed)) state_write(s, inst, field, nv, p->st->span);
 }
 
 /* Is l a parameter of the running function? */
@@ -299,8 +354,12 @@ static Value *variable(Session *s, const Node *n) {
  * held by the one before alone, as v is by the last. */
 static bool holds(const Place *p, Value v, bool alone) {
   const Value *slot = variable(p->s, p->root);
+  Inst *inst;
+  size_t from = 0;
+  Field *f = slot ? NULL : open_buffer(p, &inst, &from);
+  if (f) slot = &f->v;
   if (!slot || !v_counted(v)) return false;
-  for (size_t k = 0; k < p->count; k++) {
+  for (size_t k = from; k < p->count; k++) {
     const Part *part = &p->part[k];
     if (alone && !owned_alone(p->s, *slot)) return false;
     if (part->node->kind == N_DOT) {
@@ -356,10 +415,25 @@ static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
     a.own = holds(p, old, true);
     if (!a.own) a.v[0] = value_pool(s, old);
   }
+  Inst *inst;
+  size_t from;
+  Field *f = a.own ? open_buffer(p, &inst, &from) : NULL;
+  bool grows = f && (b->flags & BI_GROWS);
+  if (f && !grows && !(b->flags & BI_LOSES)) { /* its result is looked at as a whole */
+    a.own = false;
+    a.v[0] = value_pool(s, old);
+  }
   p->changed = a.own;
   p->parts = owned_parts(old);
   if (!s->stage) fail_running_at(s, call->span);
-  return builtin_call(s, b, &a, call);
+  if (!grows) return builtin_call(s, b, &a, call);
+  a.own = false;
+  a.v[0] = old.tag == V_DICT ? v_dict_room(s, 0) : v_list(s, V_LIST, 0, NULL);
+  size_t count;
+  value_items(old, &count);
+  Value added = builtin_call(s, b, &a, call);
+  owned_grow(s, old, fitted(p, inst, f, from, added, true, count));
+  return old;
 }
 
 /* Whether reading the place runs nothing: a name, or fields of one. */

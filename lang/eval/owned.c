@@ -15,6 +15,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/lang.h"
+#include "lang/value/dict.h"
 
 /* ---- who holds a value */
 
@@ -59,6 +60,15 @@ void owned_push(Session *s, List *l, size_t n, const Value *v) {
     obj_holds(&l->o, v[i]);
   }
   l->weak = false;
+}
+
+void owned_grow(Session *s, Value of, Value more) {
+  size_t n;
+  const Value *items = value_items(more, &n);
+  if (of.tag == V_LIST)
+    owned_push(s, of.u.list, n, items);
+  else
+    for (size_t i = 0; i < n; i++) dict_put(s, of.u.dict, more.u.dict->keys[i], items[i]);
 }
 
 Value owned_text(Session *s, Value text, const StrObj *more) {

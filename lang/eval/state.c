@@ -202,6 +202,11 @@ static Value without_params(Session *s, Value v) {
 }
 
 Value state_fitted(Session *s, Inst *i, Field *f, Value v, Span at) {
+  return state_part_fitted(s, i, f, 0, NULL, v, at);
+}
+
+Value state_part_fitted(Session *s, Inst *i, Field *f, size_t n, const StateStep *step, Value v,
+                        Span at) {
   if (v.tag == V_UNKNOWN) return v;
   value_bound(s, v, at);
   want_kept(s, f, v, at);
@@ -214,7 +219,11 @@ Value state_fitted(Session *s, Inst *i, Field *f, Value v, Span at) {
               .code = s->frame && s->frame->code,
               .test = s->frame && s->frame->test};
   s->frame = &fr; /* sizes in the type are names of the model */
-  v = type_match(s, f->type, v, at, fail_text(s, "the buffer `%s`", f->name));
+  const char *what = fail_text(s, "the buffer `%s`", f->name);
+  Node *type = f->type;
+  for (size_t k = 0; k < n && type; k++)
+    type = type_of_part(s, type, step[k].field, step[k].key, at, &what);
+  if (type) v = type_match(s, type, v, at, what);
   local_pop(s, fr.base);
   s->frame = fr.up;
   return state_detach(s, without_params(s, v));

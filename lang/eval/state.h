@@ -34,5 +34,13 @@ Value state_field_value(Session *s, Inst *i, Field *f);
 /* v as the value of a buffer with Field.type, which it has to match; without its tape. A buffer
  * keeps no instance, function or sequence, since an instance in it could hold itself. */
 Value state_fitted(Session *s, Inst *i, Field *f, Value v, Span at);
+/* A step to a part of a value: a field of a record, else an element, or a key. */
+typedef struct StateStep {
+  Name field;
+  Value key;
+} StateStep;
+/* The same, of the part of that value behind n steps. */
+Value state_part_fitted(Session *s, Inst *i, Field *f, size_t n, const StateStep *step, Value v,
+                        Span at);
 
 #endif

@@ -417,6 +417,27 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
   }
 }
 
+Node *type_of_part(Session *s, Node *type, Name field, Value key, Span at, const char **what) {
+  type = resolve(s, type);
+  if (type->kind == N_TYPE_LIST) {
+    if (key.tag == V_INT) *what = fail_text(s, "element %lld of %s", (long long)key.u.i, *what);
+    return type->type_list;
+  }
+  if (type->kind == N_TYPE_DICT) {
+    key = dict_key(s, key, at);
+    const char *text = dict_key_text(s, key);
+    match_key(s, type->entry.key, key, at, fail_text(s, "the key %s of %s", text, *what));
+    *what = fail_text(s, "%s[%s]", *what, text);
+    return type->entry.value;
+  }
+  for (uint32_t i = 0; field && type->kind == N_TYPE_RECORD && i < type->list.count; i++)
+    if (type->list.items[i]->type_field.name.name == field) {
+      *what = fail_text(s, "field `%s` of %s", field, *what);
+      return type->list.items[i]->type_field.type;
+    }
+  return NULL;
+}
+
 /* A tensor type whose dims are all known: of params, buffers, and made-up inputs of the checker. */
 void type_eval(Session *s, Node *type, Type *out) {
   *out = (Type){.kind = TK_TENSOR, .dev = s->modes.device};

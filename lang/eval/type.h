@@ -14,6 +14,10 @@ void type_bind(Session *s, Node *type, Value v);
 /* Whether values of the type are several, or a text: no tensor, number, bool. *open: what they are
  * made of is not the same for all of them. */
 bool type_is_structured(Session *s, Node *type, bool *open);
+/* The type of a part of values of `type`: of field `field` of a record; of the value of `key` of a
+ * dict, which is matched; of element number `key` of a list. NULL: any. *what names the value, then
+ * the part. */
+Node *type_of_part(Session *s, Node *type, Name field, Value key, Span at, const char **what);
 /* The value of that type that a buffer has at first: zeros, nothing. */
 Value type_empty(Session *s, Node *type, Span at);
 /* Whether a number becomes a tensor there, and its dtype; DT_COUNT: the type does not say. */
