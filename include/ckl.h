@@ -91,9 +91,9 @@ typedef struct ckl_config {
    * of their own. */
   const char *spill;
   bool json;           /* warnings of a running program: a JSON object per line, as ckl_diag_json */
-  /* Which files the program reaches by `use "path"`, read_bytes, read_csv, load and save: NULL =
-   * all that the process may open, "" = none, else plain files below this folder, and no link on
-   * the way is followed. Paths that the host itself passes are not restricted. */
+  /* Which files the program reaches by `use "path"`, read_text, save and the like: NULL = all that
+   * the process may open, "" = none, else plain files below this folder, and no link on the way is
+   * followed. Paths that the host itself passes are not restricted. */
   const char *files;
   /* Called for each of these files: false refuses it. *instead is NULL before and may be set to
    * another path to open, which the host owns and keeps until the next question or the end of the

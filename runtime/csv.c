@@ -281,35 +281,3 @@ Tensor *csv_read(Mem *m, const char *file, DType dt, Err *e) {
   mem_free(m, text, n + 1);
   return t;
 }
-
-/* The tensor takes over the block of the file. */
-typedef struct Bytes {
-  Mem *mem;
-  char *p;
-  size_t n;
-} Bytes;
-
-static void free_bytes(void *ud) {
-  Bytes *b = ud;
-  mem_free(b->mem, b->p, b->n + 1);
-  mem_free(b->mem, b, sizeof *b);
-}
-
-Tensor *csv_read_bytes(Mem *m, const char *file, Err *e) {
-  size_t n;
-  char *p = file_read(m, file, &n, e);
-  if (!p) return NULL;
-  Bytes *b = mem_try(m, NULL, 0, sizeof *b);
-  int64_t dim[1] = {(int64_t)n};
-  Tensor *t = NULL;
-  if (b) {
-    *b = (Bytes){m, p, n};
-    t = tn_foreign(m, DT_U8, 1, dim, p, free_bytes, b);
-  }
-  if (!t) {
-    if (b) mem_free(m, b, sizeof *b);
-    mem_free(m, p, n + 1);
-    err_nomem(e, file);
-  }
-  return t;
-}

@@ -16,7 +16,22 @@ Tensor *csv_read(Mem *m, const char *file, DType dt, Err *e);
 /* Reads a table from memory, by the rules of csv_read; `name` stands for the file in messages. */
 Tensor *csv_parse(Mem *m, const char *name, const char *text, size_t n, DType dt, Err *e);
 
-/* The bytes of a file as u8[n]. NULL after err_set. */
-Tensor *csv_read_bytes(Mem *m, const char *file, Err *e);
+/* A text of n bytes. */
+typedef struct CsvText {
+  const char *s;
+  size_t n;
+} CsvText;
+/* A column to be written: element first + i * step of a tensor, or texts. */
+typedef struct CsvColumn {
+  const Tensor *t; /* NULL: texts */
+  int64_t first, step;
+  const CsvText *texts;
+} CsvColumn;
+
+/* Writes a table as a whole or not at all: `header`, unless it is NULL, then `rows` lines of n
+ * fields, with `,` between them. A number is the shortest text that reads back. A text is quoted if
+ * it has to be. False after err_set. */
+bool csv_write(Mem *m, const char *file, const CsvText *header, size_t n, const CsvColumn *columns,
+               int64_t rows, Err *e);
 
 #endif

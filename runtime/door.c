@@ -71,7 +71,7 @@ static bool walk_text(char out[PATH_MAX], const char *path) {
 }
 
 /* The part of `path` below `root` (a real path), "" for root itself; NULL if it leads elsewhere. */
-static const char *names_below(const char *root, const char *path) {
+static char *names_below(const char *root, char *path) {
   size_t n = strcmp(root, "/") ? strlen(root) : 0;
   if (strncmp(root, path, n) || (path[n] && path[n] != '/')) return NULL;
   return path[n] ? path + n + 1 : path + n;
@@ -105,7 +105,7 @@ static bool walk(const Door *d, char *names, const char *shown, Reached *r, Err 
   if (dir < 0) dir = openat(d->dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (dir < 0) return err_set(e, "%s: %s", shown, file_why(errno));
   r->dir = dir;
-  r->name = names;
+  r->name = *names ? names : "."; /* the folder of the door itself */
   return true;
 }
 
@@ -118,11 +118,10 @@ static bool reach_below(const Door *d, const char *path, const char *shown, Reac
     if (!walk_text(r->path, here)) return err_set(e, "%s: %s", shown, file_why(ENAMETOOLONG));
   }
   if (!walk_text(r->path, path)) return err_set(e, "%s: %s", shown, file_why(ENAMETOOLONG));
-  const char *names = names_below(d->root, r->path);
+  char *names = names_below(d->root, r->path);
   if (!names)
     return err_closed(e, "`%s` lies outside of the folder that this program reaches", shown);
-  if (!*names) return err_set(e, "%s: %s", shown, file_why(EISDIR));
-  return walk(d, r->path + (names - r->path), shown, r, e);
+  return walk(d, names, shown, r, e);
 }
 
 bool door_reach(const Door *d, const char *path, bool write, Reached *r, Err *e) {
@@ -144,6 +143,14 @@ bool door_reach(const Door *d, const char *path, bool write, Reached *r, Err *e)
   size_t n = strlen(path); /* the path of a pipe or a new file does not resolve */
   if (n >= sizeof r->path) return err_set(e, "%s: %s", shown, file_why(ENAMETOOLONG));
   memcpy(r->path, path, n + 1);
+  return true;
+}
+
+bool door_standard(const Door *d, Err *e) {
+  const char *instead = NULL;
+  if (!d) return true;
+  if (d->shut || d->dir >= 0 || (d->ask && !d->ask(d->ud, "-", false, &instead)))
+    return err_closed(e, "`-`: this program may not read its standard input");
   return true;
 }
 

@@ -1,9 +1,9 @@
 /* The files that a session reaches: each path of a program passes through one door.
  *
- * A program names files by `use "path"`, read_bytes, read_csv, load and save, and by nothing else.
- * The host may refuse all files, or those outside of a folder, or be asked each time. Files that
- * the host names itself (the file that it runs, folders of modules, the cache, the spill file) take
- * no door. */
+ * A program names files by `use "path"` and by the builtins of files (lang/builtin/b_files.c, its
+ * siblings, b_save.c), which all come here by runtime/file.h and runtime/folder.h. The host may
+ * refuse all files, or those outside of a folder, or be asked each time. Files that the host names
+ * itself (the file that it runs, folders of modules, the cache, the spill file) take no door. */
 #ifndef CKL_RUNTIME_DOOR_H
 #define CKL_RUNTIME_DOOR_H
 
@@ -21,6 +21,9 @@ typedef struct Door {
    * path. NULL: the host is not asked. */
   bool (*ask)(void *ud, const char *path, bool write, const char **instead);
   void *ud;
+  /* What a program writes to `-`, its standard output. NULL: descriptor 1. */
+  void (*print)(void *ud, const char *bytes, size_t n);
+  void *print_ud;
 } Door;
 
 /* `files`: NULL any, "" none, else a folder. False if the folder cannot be opened, or when out of
@@ -40,5 +43,7 @@ typedef struct Reached {
  * if the program may not open it; door_leave is not needed then. */
 bool door_reach(const Door *d, const char *path, bool write, Reached *r, Err *e);
 void door_leave(Reached *r);
+/* Whether the program may read its standard input, which lies below no folder. */
+bool door_standard(const Door *d, Err *e);
 
 #endif

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,26 +114,26 @@ static int open_reached(const Mem *m, const Reached *r, const char *shown, int64
   return -1;
 }
 
+static bool is_standard(const char *path) {
+  return path[0] == '-' && !path[1];
+}
+
 int file_open(const Mem *m, const char *path, int64_t *size, Err *e) {
   Reached r;
+  if (is_standard(path)) {
+    *size = -1;
+    int fd = door_standard(m->door, e) ? dup(STDIN_FILENO) : -1;
+    if (fd < 0 && (!e || !e->closed)) err_set(e, "%s: %s", path, file_why(errno));
+    return fd;
+  }
   if (!door_reach(m->door, path, false, &r, e)) return -1;
   int fd = open_reached(m, &r, path, size, e);
   door_leave(&r);
   return fd;
 }
 
-char *file_read(Mem *m, const char *path, size_t *n, Err *e) {
-  Reached r;
-  if (!door_reach(m->door, path, false, &r, e)) return NULL;
-  char *text = file_read_reached(m, &r, path, n, e);
-  door_leave(&r);
-  return text;
-}
-
-char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, Err *e) {
-  int64_t size;
-  int fd = open_reached(m, r, path, &size, e);
-  if (fd < 0) return NULL;
+/* All bytes behind those that were read. Closes fd. */
+static char *read_rest(Mem *m, int fd, int64_t size, const char *path, size_t *n, Err *e) {
   /* the size is a hint: files in /proc have size 0, others may grow */
   size_t cap = size > 0 && (uint64_t)size < PTRDIFF_MAX - 2 ? (size_t)size + 2 : 4096, have = 0;
   char *p = mem_try(m, NULL, 0, cap);
@@ -177,6 +178,95 @@ char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, E
   p[have] = 0;
   *n = have;
   return p;
+}
+
+char *file_read(Mem *m, const char *path, size_t *n, Err *e) {
+  int64_t size;
+  int fd = file_open(m, path, &size, e);
+  return fd < 0 ? NULL : read_rest(m, fd, size, path, n, e);
+}
+
+char *file_read_reached(Mem *m, const Reached *r, const char *path, size_t *n, Err *e) {
+  int64_t size;
+  int fd = open_reached(m, r, path, &size, e);
+  return fd < 0 ? NULL : read_rest(m, fd, size, path, n, e);
+}
+
+/* ---- reading at places */
+
+bool file_in_open(FileIn *f, Mem *m, const char *path, Err *e) {
+  int64_t size;
+  *f = (FileIn){.mem = m, .name = path};
+  f->fd = file_open(m, path, &size, e);
+  if (f->fd < 0) return false;
+  if (size > 0) {
+    f->size = (uint64_t)size;
+    return true;
+  }
+  size_t n; /* files in /proc have size 0 */
+  f->bytes = read_rest(m, f->fd, size, path, &n, e);
+  f->fd = -1;
+  f->size = n;
+  f->own = true;
+  return f->bytes != NULL;
+}
+
+FileIn file_in_memory(const char *name, const void *bytes, size_t n) {
+  return (FileIn){.name = name, .bytes = n ? bytes : "", .fd = -1, .size = n};
+}
+
+bool file_in_read(const FileIn *f, uint64_t at, void *to, uint64_t n, Err *e) {
+  if (at > f->size || n > f->size - at) return err_set(e, "%s: ends too early", f->name);
+  if (f->bytes) {
+    if (n) memcpy(to, f->bytes + at, (size_t)n);
+    return true;
+  }
+  char *p = to;
+  while (n) {
+    if (interrupt_asked(f->mem->stop)) return err_interrupted(e);
+    ssize_t got = pread(f->fd, p, n < MOST_AT_ONCE ? (size_t)n : MOST_AT_ONCE, (off_t)at);
+    if (got == 0) return err_set(e, "%s: became shorter while it was read", f->name);
+    if (got > 0) {
+      p += got;
+      at += (uint64_t)got;
+      n -= (uint64_t)got;
+    } else if (errno != EINTR) {
+      return err_set(e, "%s: %s", f->name, file_why(errno));
+    }
+  }
+  return true;
+}
+
+const void *file_in_map(const FileIn *f, uint64_t at, uint64_t n, void **base, size_t *size,
+                        Err *e) {
+  if (at > f->size || n > f->size - at) {
+    err_set(e, "%s: ends too early", f->name);
+    return NULL;
+  }
+  if (f->fd < 0 || !n) {
+    err_set(e, "%s: only bytes of a plain file can be mapped", f->name);
+    return NULL;
+  }
+  uint64_t skip = at % (uint64_t)sysconf(_SC_PAGESIZE);
+  *size = (size_t)(skip + n);
+  *base = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, f->fd, (off_t)(at - skip));
+  if (*base != MAP_FAILED) return (const char *)*base + skip;
+  if (errno == ENOMEM)
+    err_nomem(e, f->name);
+  else
+    err_set(e, "%s: %s", f->name, file_why(errno));
+  return NULL;
+}
+
+void file_unmap(void *base, size_t size) {
+  munmap(base, size);
+}
+
+void file_in_close(FileIn *f) {
+  if (f->fd >= 0) close(f->fd);
+  if (f->own && f->bytes) mem_free(f->mem, (char *)f->bytes, (size_t)f->size + 1);
+  f->bytes = NULL;
+  f->fd = -1;
 }
 
 /* ---- replacing */
@@ -265,7 +355,11 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
   char real[PATH_MAX];
   struct stat st;
   bool exists;
-  *f = (FileOut){.mem = m, .fd = -1};
+  *f = (FileOut){.mem = m, .fd = -1, .at.dir = AT_FDCWD};
+  if (is_standard(shown)) {
+    f->print = true;
+    return true;
+  }
   if (!door_reach(m->door, shown, true, &f->at, e)) return false;
   const char *path = f->at.name;
   bool ok = look(&f->at, shown, &st, &exists, e);
@@ -311,11 +405,21 @@ bool file_create(FileOut *f, Mem *m, const char *shown, Err *e) {
   return true;
 }
 
+/* The bytes that went out, or -1 with errno. */
+static ssize_t put_some(FileOut *f, const char *p, size_t n) {
+  const Door *d = f->mem->door;
+  if (n > MOST_AT_ONCE) n = MOST_AT_ONCE;
+  if (!f->print) return write(f->fd, p, n);
+  if (!d) return write(STDOUT_FILENO, p, n);
+  if (d->print) d->print(d->print_ud, p, n);
+  return (ssize_t)n;
+}
+
 bool file_put(FileOut *f, const void *bytes, size_t n, Err *e) {
   const char *p = bytes;
   while (n) {
     if (interrupt_asked(f->mem->stop)) return err_interrupted(e);
-    ssize_t put = write(f->fd, p, n < MOST_AT_ONCE ? n : MOST_AT_ONCE);
+    ssize_t put = put_some(f, p, n);
     if (put > 0) {
       p += put;
       n -= (size_t)put;
@@ -323,7 +427,8 @@ bool file_put(FileOut *f, const void *bytes, size_t n, Err *e) {
       struct pollfd full = {.fd = f->fd, .events = POLLOUT};
       poll(&full, 1, LOOK_MS);
     } else if (put == 0 || errno != EINTR) {
-      return err_set(e, "%s: %s", f->path, put ? file_why(errno) : "the disk takes no more");
+      return err_set(e, "%s: %s", f->path ? f->path : "-",
+                     put ? file_why(errno) : "the disk takes no more");
     }
   }
   return true;
@@ -358,7 +463,7 @@ bool file_commit(FileOut *f, Err *e) {
     else
       f->nameless = false;
   }
-  if (close(f->fd) != 0 && !failed && errno != EINTR) failed = errno;
+  if (f->fd >= 0 && close(f->fd) != 0 && !failed && errno != EINTR) failed = errno;
   f->fd = -1;
   if (f->temp && !failed && renameat(f->at.dir, f->temp, f->at.dir, f->path) != 0) failed = errno;
   if (failed) {
@@ -375,4 +480,26 @@ void file_cancel(FileOut *f) {
   if (f->fd >= 0) close(f->fd);
   if (f->temp && !f->nameless) unlinkat(f->at.dir, f->temp, 0);
   end(f);
+}
+
+bool file_append(Mem *m, const char *path, const void *bytes, size_t n, Err *e) {
+  FileOut f;
+  struct stat st;
+  bool there;
+  if (is_standard(path)) return file_create(&f, m, path, e) && file_put(&f, bytes, n, e);
+  f = (FileOut){.mem = m, .fd = -1, .path = (char *)path};
+  if (!door_reach(m->door, path, true, &f.at, e)) return false;
+  bool ok = look(&f.at, path, &st, &there, e);
+  if (ok) {
+    f.fd = there && !S_ISREG(st.st_mode)
+               ? open_pipe(m, &f.at, f.at.name)
+               : open_at(m, &f.at, f.at.name, O_WRONLY | O_APPEND | (there ? 0 : O_CREAT));
+    if (f.fd < 0)
+      ok = errno == ENOENT ? err_set(e, "%s: no such folder", path) : failed_for(m, path, errno, e);
+  }
+  ok = ok && file_put(&f, bytes, n, e);
+  if (f.fd >= 0 && close(f.fd) != 0 && ok && errno != EINTR)
+    ok = err_set(e, "%s: %s", path, file_why(errno));
+  door_leave(&f.at);
+  return ok;
 }

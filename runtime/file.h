@@ -1,7 +1,8 @@
-/* Files: reading one as a whole, replacing one as a whole, and messages of failures.
+/* Files: reading one, as a whole or at places, replacing one as a whole, and messages of failures.
  *
- * Texts name the file first: `digits.csv: no such file`. Nothing here keeps a file open after a
- * failure. Paths are the bytes the system takes, relative to the working folder. */
+ * `-` is standard input to read, and standard output to write. Texts name the file first:
+ * `digits.csv: no such file`. Nothing here keeps a file open after a failure. Paths are the bytes
+ * the system takes, relative to the working folder. */
 #ifndef CKL_RUNTIME_FILE_H
 #define CKL_RUNTIME_FILE_H
 
@@ -20,6 +21,32 @@ char *file_read(Mem *m, const char *path, size_t *n, Err *e);
 /* Reads a file that door_reach has reached; messages call it `shown`. */
 char *file_read_reached(Mem *m, const Reached *r, const char *shown, size_t *n, Err *e);
 
+/* A file that is read at places. What is no plain file (a pipe, `-`) is read whole before. */
+typedef struct FileIn {
+  Mem *mem;
+  const char *name;  /* for messages */
+  const char *bytes; /* NULL: they are read from fd */
+  int fd;
+  uint64_t size;
+  bool own; /* bytes is a block of size + 1 of mem */
+} FileIn;
+
+bool file_in_open(FileIn *f, Mem *m, const char *path, Err *e);
+/* The same interface to bytes of the caller. */
+FileIn file_in_memory(const char *name, const void *bytes, size_t n);
+/* Reads n bytes from place `at` on, which have to be there. */
+bool file_in_read(const FileIn *f, uint64_t at, void *to, uint64_t n, Err *e);
+/* Maps n bytes from place `at` on, read-only. NULL after err_set; also if it is no plain file, or
+ * n is 0. *base and *size are for file_unmap. */
+const void *file_in_map(const FileIn *f, uint64_t at, uint64_t n, void **base, size_t *size,
+                        Err *e);
+void file_unmap(void *base, size_t size);
+void file_in_close(FileIn *f);
+
+/* Writes n bytes behind the end of a file, which is made if it is not there, in one write(2) if the
+ * system takes them so. */
+bool file_append(Mem *m, const char *path, const void *bytes, size_t n, Err *e);
+
 /* A file being written. It appears under its name, whole, at file_commit: the bytes go to another
  * file of the same folder first, reach the disk, and replace the old file (keeping its mode;
  * through a symbolic link). Before that it has no name, if the system supports this. Files that are
@@ -31,6 +58,7 @@ typedef struct FileOut {
   char *path;                          /* the file to replace, from the folder at.dir */
   char *temp;                          /* NULL when written directly */
   size_t path_size, temp_size, folder; /* folder: bytes of temp before its name */
+  bool print;                          /* `-`: everything goes to the standard output */
   bool nameless;                       /* the other file has no name before file_commit */
   int fd;
 } FileOut;

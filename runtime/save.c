@@ -8,12 +8,10 @@
  * JSON. */
 #include "runtime/save.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "runtime/file.h"
+#include "runtime/bytes.h"
 #include "runtime/str.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -139,20 +137,6 @@ static void make_header(void *ud) {
   while (b->n % 8) buf_putc(b, ' '); /* align the tensors */
 }
 
-static bool put_tensor(FileOut *f, const Tensor *t, Err *e) {
-  size_t each = dt_size(t->dtype);
-  int64_t n = tn_count(t);
-  if (tn_is_contiguous(t)) return !n || file_put(f, tn_data(t), (size_t)n * each, e);
-  char chunk[16384];
-  int64_t most = (int64_t)(sizeof chunk / each);
-  for (int64_t i = 0; i < n; i += most) {
-    int64_t here = n - i < most ? n - i : most;
-    tn_gather(t, i, here, chunk);
-    if (!file_put(f, chunk, (size_t)here * each, e)) return false;
-  }
-  return true;
-}
-
 /* Fills in the items and their order in the file. */
 static bool lay_out(const char *file, const SaveEntry *entries, size_t n, Item *item, Item **order,
                     Err *e) {
@@ -186,7 +170,7 @@ static bool write_all(FileOut *f, const Buf *header, Item **order, size_t n, Err
   uint64_t length = header->n;
   if (!file_put(f, &length, 8, e) || !file_put(f, header->s, header->n, e)) return false;
   for (size_t i = 0; i < n; i++)
-    if (!put_tensor(f, order[i]->t, e)) return false;
+    if (!bytes_put(f, order[i]->t, e)) return false;
   return true;
 }
 
@@ -223,36 +207,6 @@ bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, co
   }
   arena_free(&a);
   return ok;
-}
-
-/* ---- reading: where the bytes come from */
-
-typedef struct In {
-  const char *name;
-  const char *bytes; /* NULL: read from fd */
-  int fd;
-  uint64_t size;
-} In;
-
-static bool in_read(const In *in, uint64_t at, void *to, uint64_t n, Err *e) {
-  if (at > in->size || n > in->size - at) return err_set(e, "%s: ends too early", in->name);
-  if (in->bytes) {
-    if (n) memcpy(to, in->bytes + at, (size_t)n);
-    return true;
-  }
-  char *p = to;
-  while (n) {
-    ssize_t got = pread(in->fd, p, n < 1u << 30 ? (size_t)n : 1u << 30, (off_t)at);
-    if (got == 0) return err_set(e, "%s: became shorter while it was read", in->name);
-    if (got > 0) {
-      p += got;
-      at += (uint64_t)got;
-      n -= (uint64_t)got;
-    } else if (errno != EINTR) {
-      return err_set(e, "%s: %s", in->name, file_why(errno));
-    }
-  }
-  return true;
 }
 
 /* ---- reading: the header is JSON */
@@ -533,8 +487,8 @@ static bool read_header(const char *name, const char *root, uint64_t data_size, 
 
 /* ---- reading: all of it */
 
-static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size_t n, SaveFile *out,
-                         Err *e) {
+static bool read_tensors(Mem *m, const FileIn *in, uint64_t data, Item **order, size_t n,
+                         SaveFile *out, Err *e) {
   out->entries = array_try(&out->text, sizeof *out->entries, n);
   if (!out->entries) return err_nomem(e, in->name);
   for (size_t i = 0; i < n; i++) {
@@ -542,7 +496,7 @@ static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size
     Tensor *t = tn_new(m, DEV_CPU, it->dtype, it->rank, it->dim);
     if (!t) return err_nomem(e, in->name);
     out->entries[out->count++] = (SaveEntry){it->path, t};
-    if (!in_read(in, data + it->lo, t->store->data, it->hi - it->lo, e)) return false;
+    if (!file_in_read(in, data + it->lo, t->store->data, it->hi - it->lo, e)) return false;
     if (it->dtype != DT_BOOL) continue;
     unsigned char *b = t->store->data;
     for (size_t k = 0; k < t->store->bytes; k++) b[k] = b[k] != 0; /* a bool has no other bytes */
@@ -550,10 +504,10 @@ static bool read_tensors(Mem *m, const In *in, uint64_t data, Item **order, size
   return true;
 }
 
-static bool read_in(Mem *m, const In *in, SaveFile *out, Err *e) {
+static bool read_in(Mem *m, const FileIn *in, SaveFile *out, Err *e) {
   uint64_t length;
   if (in->size < 8) return err_set(e, "%s: is no safetensors file (too short)", in->name);
-  if (!in_read(in, 0, &length, 8, e)) return false;
+  if (!file_in_read(in, 0, &length, 8, e)) return false;
   if (length > MOST_HEADER || length > in->size - 8)
     return err_set(e, "%s: is no safetensors file, or cut short (a header of %llu bytes)", in->name,
                    (unsigned long long)length);
@@ -563,13 +517,13 @@ static bool read_in(Mem *m, const In *in, SaveFile *out, Err *e) {
   text[n] = 0;
   Item **order = NULL;
   size_t count = 0;
-  bool ok = in_read(in, 8, text, length, e) && check_header(in->name, text, n, e) &&
+  bool ok = file_in_read(in, 8, text, length, e) && check_header(in->name, text, n, e) &&
             read_header(in->name, text, in->size - 8 - length, out, &order, &count, e);
   mem_free(m, text, n + 1);
   return ok && read_tensors(m, in, 8 + length, order, count, out, e);
 }
 
-static bool read_or_close(Mem *m, const In *in, SaveFile *out, Err *e) {
+static bool read_or_close(Mem *m, const FileIn *in, SaveFile *out, Err *e) {
   *out = (SaveFile){.count = 0};
   arena_init(&out->text, m);
   if (read_in(m, in, out, e)) return true;
@@ -578,22 +532,15 @@ static bool read_or_close(Mem *m, const In *in, SaveFile *out, Err *e) {
 }
 
 bool save_parse(Mem *m, const char *name, const void *bytes, size_t n, SaveFile *out, Err *e) {
-  In in = {.name = name, .bytes = n ? bytes : "", .fd = -1, .size = n};
+  FileIn in = file_in_memory(name, bytes, n);
   return read_or_close(m, &in, out, e);
 }
 
 bool save_read(Mem *m, const char *file, SaveFile *out, Err *e) {
-  int64_t size;
-  int fd = file_open(m, file, &size, e);
-  if (fd < 0) return false;
-  bool ok;
-  if (size >= 0) {
-    In in = {.name = file, .fd = fd, .size = (uint64_t)size};
-    ok = read_or_close(m, &in, out, e);
-  } else {
-    ok = err_set(e, "%s: is no plain file", file);
-  }
-  close(fd);
+  FileIn in;
+  if (!file_in_open(&in, m, file, e)) return false;
+  bool ok = read_or_close(m, &in, out, e);
+  file_in_close(&in);
   return ok;
 }
 

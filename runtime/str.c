@@ -64,8 +64,8 @@ void buf_char(Buf *b, uint32_t cp) {
   buf_put(b, u, n);
 }
 
-void buf_int(Buf *b, int64_t n) {
-  char text[20];
+int str_i64(char *buf, int64_t n) {
+  char text[STR_I64];
   size_t at = sizeof text;
   uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
   do {
@@ -73,7 +73,13 @@ void buf_int(Buf *b, int64_t n) {
     left /= 10;
   } while (left);
   if (n < 0) text[--at] = '-';
-  buf_put(b, text + at, sizeof text - at);
+  memcpy(buf, text + at, sizeof text - at);
+  return (int)(sizeof text - at);
+}
+
+void buf_int(Buf *b, int64_t n) {
+  char text[STR_I64];
+  buf_put(b, text, (size_t)str_i64(text, n));
 }
 
 void buf_vprintf(Buf *b, const char *fmt, va_list ap) {

@@ -34,6 +34,10 @@ int str_f32(char *buf, float x);
 int str_f16(char *buf, float x);  /* x is exactly an f16 value */
 int str_bf16(char *buf, float x); /* x is exactly a bf16 value */
 
+/* The decimal digits of n, at most STR_I64 bytes, no NUL; returns how many. */
+enum { STR_I64 = 20 };
+int str_i64(char *buf, int64_t n);
+
 /* Reads a decimal number that fills all of s[0..n): optional sign, digits with an optional point,
  * an optional exponent; or inf, infinity, nan in upper or lower case. Rounds correctly to the type;
  * a number that is too large becomes inf, as in literals. False for any other text. Independent of

@@ -19,11 +19,16 @@
 #include "lang/names/resolve.h"
 #include "lang/tape/host_compiler.h"
 #include "lang/value/fail.h"
+#include "lang/value/log.h"
 #include "lang/value/random.h"
 #include "parser/parse.h"
 #include "runtime/spill.h"
 
 /* ---- sessions */
+
+static void print_out(void *ud, const char *bytes, size_t n) {
+  log_write(ud, 1, bytes, n);
+}
 
 ckl_session *ckl_open(const ckl_config *c) {
   ckl_config none = {.size = sizeof none}, full = {.size = sizeof full};
@@ -78,6 +83,8 @@ ckl_session *ckl_open(const ckl_config *c) {
   }
   s->door.ask = full.may_open;
   s->door.ud = full.may_open_ud;
+  s->door.print = print_out;
+  s->door.print_ud = s;
   s->mem.door = &s->door;
   s->mem.stop = &s->kernel.stop;
   s->outside = session_stack(s);

@@ -1,4 +1,4 @@
-/* Builtins of data: files of numbers, splits, sequences; arguments, time, counters, plans.
+/* Builtins of data: splits, sequences; arguments, time, counters, plans.
  *
  * In: script values. Out: tensors, sequences, numbers. Invariant: nothing here is code but the
  * elements of sequences whose number is known (seq_code.c). Numbers that depend on time or on the
@@ -21,37 +21,6 @@
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
 #include "lang/value/texts.h"
-#include "runtime/csv.h"
-
-/* ---- files */
-
-BUILTIN_FN(bi_read_csv) {
-  const char *path = want_str(s, c->v[0], c->spans[0], "the path");
-  DType dt = arg_dtype(s, c->v[1], c->spans[1]), as = dt == DT_F64 ? DT_F64
-                                                      : dt_int(dt) ? DT_I64
-                                                                   : DT_F32;
-  if (dt == DT_BOOL)
-    fail_at(s, ERR_WANT_DTYPE, c->spans[1], "a table holds ints or floats, not bools");
-  Err e = {.text = ""};
-  Tensor *t = csv_read(&s->mem, path, as, &e);
-  if (!t) fail_file(s, c->spans[0], &e);
-  return op_cast(s, v_tensor(s, t), dt, c->at);
-}
-
-BUILTIN_FN(bi_read_bytes) {
-  Err e = {.text = ""};
-  Tensor *t = csv_read_bytes(&s->mem, want_str(s, c->v[0], c->spans[0], "the path"), &e);
-  if (!t) fail_file(s, c->spans[0], &e);
-  return op_cast(s, v_tensor(s, t), DT_I64, c->at);
-}
-
-BUILTIN_FN(bi_here) {
-  const char *path = want_str(s, c->v[0], c->spans[0], "the path");
-  const Module *m = s->frame ? s->frame->module : s->main;
-  const char *slash = m && m->path ? strrchr(m->path, '/') : NULL;
-  if (*path == '/' || !slash) return c->v[0];
-  return v_printf(s, "%.*s%s", (int)(slash - m->path + 1), m->path, path);
-}
 
 /* ---- sequences */
 
@@ -184,10 +153,10 @@ BUILTIN_FN(bi_step_by) {
 }
 
 BUILTIN_FN(bi_first) {
-  SeqIter *it = seq_start(s, c->v[0], c->spans[0]);
-  if (seq_count(it) == 0)
+  Value v;
+  if (!seq_first(s, seq_start(s, c->v[0], c->spans[0]), &v, c->at))
     fail_at(s, ERR_VALUE, c->spans[0], "there is no first element: the sequence is empty");
-  return seq_at(s, it, 0, c->at);
+  return v;
 }
 
 BUILTIN_FN(bi_split) {

@@ -9,6 +9,10 @@
 int arg_axes(Session *s, Call *c, int i, int rank, int64_t *axes);
 int arg_axis(Session *s, Call *c, int i, int rank);
 DType arg_dtype(Session *s, Value v, Span at);
+/* Argument i as the path of a file. */
+const char *arg_path(Session *s, Call *c, int i);
+/* Argument i, numbers or a tensor of script, as a tensor; its leaf for `what` in messages. */
+const Tensor *arg_known(Session *s, Call *c, int i, const char *what);
 /* Argument i as a tensor. */
 Value arg_tensor(Session *s, Call *c, int i);
 /* Argument i, which must be a text. */

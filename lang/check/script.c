@@ -64,7 +64,8 @@ bool abstract_only(Session *s, const Call *c) {
 
 /* Checks the known arguments of a builtin of script, by the names of its parameters. */
 static void check_arguments(Session *s, const Builtin *b, Call *c) {
-  static const char *const texts[] = {"path", "file", "name", "label", "glob", "device", "key"};
+  static const char *const texts[] = {"path",  "file", "folder", "to", "name",
+                                      "label", "glob", "device", "key"};
   if (!(b->flags & BI_SCRIPT)) return; /* `key` of draws is no text, `path` of `map` a bool */
   const BuiltinSig *sig = builtin_sig(s, b);
   for (size_t i = 0; i < c->n; i++) {
@@ -98,8 +99,11 @@ Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
   }
   if (!strcmp(n, "copy") && (c->v[0].tag == V_INST || v_is_tensor(c->v[0]))) return c->v[0];
   if (!strcmp(n, "to") && (c->v[0].tag == V_INST)) return c->v[0];
-  if (!strcmp(n, "seed") || !strcmp(n, "save") || !strcmp(n, "freeze") || !strcmp(n, "unfreeze"))
-    return v_unit();
+  static const char *const unit[] = {"seed",        "save",        "freeze",      "unfreeze",
+                                     "write_text",  "append_text", "write_bytes", "write_csv",
+                                     "make_folder", "remove_file", "rename_file"};
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    if (!strcmp(n, unit[i])) return v_unit();
   return v_unknown();
 }
 

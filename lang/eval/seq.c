@@ -3,7 +3,9 @@
  * In: a source (tensors, a list, a range) and steps on top of it. Out: element after element, in
  * script. Idea: once its random permutation is drawn, every kind of sequence can compute its
  * element number k. So an iterator is a chain of such views, built again with new draws at every
- * start, and a shuffle of a shuffle, a zip or a first element need no special case. Invariant: an
+ * start, and a shuffle of a shuffle, a zip or a first element need no special case. The lines of a
+ * file are read on the way, so what stands on top of them goes forward and knows no number of
+ * elements: whether there is element k is asked when its turn comes. Invariant: an
  * iterator owns its values and permutations and is on the pool, so an error in the body of a loop
  * frees it.
  */
@@ -25,10 +27,11 @@
 #include "lang/tape/gradient.h"
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
+#include "runtime/lines.h"
 #include "runtime/rng.h"
 
 enum { SEQ_DEEP = 200 }; /* most steps on top of one another */
-enum { BAR_WIDTH = 24 };
+enum { BAR_WIDTH = 24, UNKNOWN = -1 };
 
 static const double bar_every = 0.1, line_every = 10; /* seconds, on a terminal and on a pipe */
 
@@ -37,7 +40,7 @@ struct SeqIter {
   Seq *q;       /* retained; NULL for a source that is no sequence */
   Value source; /* if this is a source; retained */
   SeqIter *sub, *second;
-  int64_t n, next; /* number of elements, position of seq_next */
+  int64_t n, next; /* number of elements, UNKNOWN of a stream; position of seq_next */
   int64_t *order;  /* permutation of a shuffle, `ordered` numbers */
   int64_t ordered;
   int64_t windows;      /* SEQ_WINDOWS: number of windows in all batches */
@@ -45,6 +48,9 @@ struct SeqIter {
   double started, drawn;
   bool visible; /* a bar is on the terminal */
   bool closed;  /* the last line of the progress is written */
+  Lines *lines; /* SEQ_LINES */
+  Value ahead;  /* of a stream, SEQ_LINES and SEQ_BATCHES: element number have - 1; retained */
+  int64_t have;
 };
 
 /* ---- trees with a leading axis */
@@ -275,6 +281,13 @@ static void draw(SeqIter *it, bool last) {
   double t = now();
   if (it->s->config.terminal) {
     if (!last && it->visible && t - it->drawn < bar_every) return;
+    if (it->n < 0) {
+      put_line(it, "\r%.80s%s%lld  %.1f s\x1b[K%s", label, colon, (long long)it->passed,
+               t - it->started, last ? "\n" : "");
+      it->visible = !last;
+      it->drawn = t;
+      return;
+    }
     char bar[BAR_WIDTH + 1];
     int full = it->n ? (int)((double)it->passed / (double)it->n * BAR_WIDTH) : BAR_WIDTH;
     for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < full ? '#' : '.';
@@ -284,7 +297,10 @@ static void draw(SeqIter *it, bool last) {
     it->visible = !last;
   } else {
     if (!last && t - it->drawn < line_every) return;
-    put_line(it, "%.80s%s%lld of %lld\n", label, colon, (long long)it->passed, (long long)it->n);
+    if (it->n < 0)
+      put_line(it, "%.80s%s%lld\n", label, colon, (long long)it->passed);
+    else
+      put_line(it, "%.80s%s%lld of %lld\n", label, colon, (long long)it->passed, (long long)it->n);
   }
   it->drawn = t;
 }
@@ -298,6 +314,8 @@ static void iter_free(SeqIter *it) {
   iter_free(it->second);
   if (it->visible) put_line(it, "\n");
   if (it->order) mem_free(&s->mem, it->order, (size_t)it->ordered * sizeof *it->order);
+  lines_close(it->lines);
+  value_release(it->ahead);
   value_release(it->source);
   if (it->q) obj_release(&it->q->o);
   mem_free(&s->mem, it, sizeof *it);
@@ -309,7 +327,7 @@ static void iter_release(void *it) {
 
 static SeqIter *iter_new(Session *s) {
   SeqIter *it = mem_need(&s->mem, NULL, 0, sizeof *it);
-  *it = (SeqIter){.s = s, .source = v_unit()};
+  *it = (SeqIter){.s = s, .source = v_unit(), .ahead = v_unit()};
   return it;
 }
 
@@ -331,6 +349,21 @@ static int64_t windows_of(Session *s, const Seq *q, Span at) {
   return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
 }
 
+static void needs_number(Session *s, const SeqIter *it, Span at) {
+  if (it->n < 0)
+    fail_help(s, ERR_ITERATE, at, "`[l for l in read_lines(path)]` keeps the lines in a list",
+              "%s goes through elements whose number is known, and the lines of a file are read "
+              "as they come",
+              it->q->kind == SEQ_REVERSE ? "`reverse`" : "what is shuffled");
+}
+
+static Lines *open_lines(Session *s, const Seq *q, Span at) {
+  Err e = {.text = ""};
+  Lines *l = lines_open(&s->mem, q->source.u.str->s, &e);
+  if (!l) fail_file(s, at, &e);
+  return l;
+}
+
 /* Fills an iterator that the pool already owns, itself or by its parent. */
 static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   stack_check();
@@ -344,7 +377,7 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   Seq *q = source.u.seq;
   it->q = q;
   q->o.rc++;
-  if (q->kind != SEQ_WINDOWS) {
+  if (q->kind != SEQ_WINDOWS && q->kind != SEQ_LINES) {
     it->sub = iter_new(s);
     start(s, it->sub, q->source, at, depth + 1);
     it->n = it->sub->n;
@@ -352,11 +385,12 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   switch (q->kind) {
   case SEQ_TREE:
   case SEQ_MAP:
-  case SEQ_ENUMERATE:
-  case SEQ_REVERSE: break;
+  case SEQ_ENUMERATE: break;
+  case SEQ_REVERSE: needs_number(s, it, at); break;
   case SEQ_BATCHES:
+    if (q->shuffle) needs_number(s, it, at);
     if (q->shuffle) shuffle(it, it->n, q->site);
-    it->n = pieces(it->n, q->n, q->drop);
+    if (it->n >= 0) it->n = pieces(it->n, q->n, q->drop);
     break;
   case SEQ_WINDOWS: {
     int64_t count = windows_of(s, q, at);
@@ -365,16 +399,28 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
     it->windows = count;
     break;
   }
-  case SEQ_SHUFFLE: shuffle(it, it->n, q->site); break;
+  case SEQ_SHUFFLE:
+    needs_number(s, it, at);
+    shuffle(it, it->n, q->site);
+    break;
   case SEQ_TAKE:
     if (q->n < it->n) it->n = q->n;
     break;
-  case SEQ_STEP: it->n = pieces(it->n, q->n, false); break;
+  case SEQ_STEP:
+    if (it->n >= 0) it->n = pieces(it->n, q->n, false);
+    break;
+  case SEQ_LINES:
+    it->n = UNKNOWN;
+    it->lines = open_lines(s, q, at);
+    break;
   case SEQ_PROGRESS: it->started = it->drawn = now(); break;
   case SEQ_ZIP:
     it->second = iter_new(s);
     start(s, it->second, q->extra, at, depth + 1);
-    if (it->second->n < it->n) it->n = it->second->n;
+    if (it->n < 0 || it->second->n < 0)
+      it->n = UNKNOWN;
+    else if (it->second->n < it->n)
+      it->n = it->second->n;
     break;
   }
 }
@@ -465,9 +511,58 @@ static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
   return v_list(s, V_TUPLE, 2, xy);
 }
 
+/* ---- streams */
+
+/* Reads up to line k, which lies ahead. */
+static bool line_ahead(Session *s, SeqIter *it, int64_t k, Span at) {
+  const char *line = "";
+  size_t n = 0;
+  Err e = {.text = ""};
+  for (; it->have <= k; it->have++) {
+    int got = lines_next(it->lines, &line, &n, &e);
+    if (got < 0) fail_file(s, at, &e);
+    if (!got) return false;
+  }
+  value_set(&it->ahead, v_str(s, line, n));
+  return true;
+}
+
+static bool has(Session *s, SeqIter *it, int64_t k, Span at);
+
+static bool batch_ahead(Session *s, SeqIter *it, int64_t k, Span at) {
+  int64_t each = it->q->n, from = k > INT64_MAX / each - 1 ? INT64_MAX - each : k * each;
+  Value *items = NULL;
+  size_t count = 0, cap = 0;
+  while ((int64_t)count < each && has(s, it->sub, from + (int64_t)count, at)) {
+    Value v = at_(s, it->sub, from + (int64_t)count, at);
+    VEC_PUSH(&s->scratch, items, count, cap, v);
+  }
+  if (!count || (it->q->drop && (int64_t)count < each)) return false;
+  value_set(&it->ahead, stacked(s, (int64_t)count, items, at, 0));
+  it->have = k + 1;
+  return true;
+}
+
+/* Whether there is element k. Of a stream, none before it is asked for afterwards. */
+static bool has(Session *s, SeqIter *it, int64_t k, Span at) {
+  stack_check();
+  if (it->n >= 0) return k < it->n;
+  switch (it->q->kind) {
+  case SEQ_LINES: return it->have == k + 1 || line_ahead(s, it, k, at);
+  case SEQ_BATCHES: return it->have == k + 1 || batch_ahead(s, it, k, at);
+  case SEQ_TAKE: return k < it->q->n && has(s, it->sub, k, at);
+  case SEQ_STEP: return k <= INT64_MAX / it->q->n && has(s, it->sub, k * it->q->n, at);
+  case SEQ_ZIP: return has(s, it->sub, k, at) && has(s, it->second, k, at);
+  default: return has(s, it->sub, k, at);
+  }
+}
+
+/* ---- elements */
+
 static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
   stack_check();
   Value pair[2];
+  if (it->have && it->have == k + 1) return value_pool(s, it->ahead);
   if (!it->q) return element(s, it->source, k, at);
   switch (it->q->kind) {
   case SEQ_BATCHES: return batch(s, it, k, at);
@@ -500,7 +595,7 @@ SeqIter *seq_start(Session *s, Value source, Span at) {
 }
 
 bool seq_next(Session *s, SeqIter *it, Value *out, Span at) {
-  if (it->next >= it->n) return false;
+  if (!has(s, it, it->next, at)) return false;
   *out = at_(s, it, it->next++, at);
   return true;
 }
@@ -515,11 +610,10 @@ void seq_finish(Session *s, SeqIter *it) {
   draw(it, true);
 }
 
-Value seq_at(Session *s, SeqIter *it, int64_t k, Span at) {
-  return at_(s, it, k, at);
-}
-int64_t seq_count(const SeqIter *it) {
-  return it->n;
+bool seq_first(Session *s, SeqIter *it, Value *out, Span at) {
+  if (!has(s, it, 0, at)) return false;
+  *out = at_(s, it, 0, at);
+  return true;
 }
 
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,

@@ -15,7 +15,8 @@ typedef enum SeqKind {
   SEQ_ENUMERATE,
   SEQ_ZIP,
   SEQ_REVERSE,
-  SEQ_STEP /* every n-th element */
+  SEQ_STEP, /* every n-th element */
+  SEQ_LINES /* of the text file `source`: how many there are is known at their end */
 } SeqKind;
 
 struct Seq {

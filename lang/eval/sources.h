@@ -13,8 +13,7 @@ Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at);
 /* A random permutation of 0 .. n - 1, by the next draw of the site. */
 void data_order(Session *s, uint64_t site, int64_t n, int64_t *out);
 
-/* Element k < seq_count of an iterator that was started. */
-Value seq_at(Session *s, SeqIter *it, int64_t k, Span at);
-int64_t seq_count(const SeqIter *it);
+/* The first element of an iterator that was started; false if there is none. */
+bool seq_first(Session *s, SeqIter *it, Value *out, Span at);
 
 #endif

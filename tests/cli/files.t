@@ -23,7 +23,10 @@ try() {
 # closed FILES PATH: no call opens it
 closed() {
   for call in "read_csv(\"$2\")" "read_bytes(\"$2\")" "load(list(ones([2])), \"$2\")" \
-    "save(list(ones([2])), \"${2%.*}.safetensors\")"; do
+    "save(list(ones([2])), \"${2%.*}.safetensors\")" "read_text(\"$2\")" "let l = read_lines(\"$2\")" \
+    "read_bytes(\"$2\", mapped = true)" "write_text(\"\", \"$2\")" "append_text(\"\", \"$2\")" \
+    "write_bytes([1], \"$2\")" "write_csv([1], \"$2\")" "exists(\"$2\")" "file_size(\"$2\")" "remove_file(\"$2\")" \
+    "rename_file(\"$2\", \"in/new-elsewhere\")" "make_folder(\"$2/x\")" "list_files(\"$2/\")"; do
     try "$1" 1 "$call with --files=$1" "use data (read_csv, read_bytes)
 $call"
     case $call in save*.csv* | save*.ckl*) says err 'error[file-' 'is refused' ;; # for its ending, before it comes to the door
@@ -69,6 +72,18 @@ gives 0 'a library in a folder of the host' sh -c "echo 'use mod (twice)
 print(twice(ones([3])))' >uses.ckl; '$ckl' run --files=none --lib=other uses.ckl"
 gives 0 'the embedded library needs no file' sh -c "echo 'use nn (Linear)
 print(1)' >uses.ckl; '$ckl' run --files=none uses.ckl"
+printf 'a\nb\n' >lines
+try_input() { gives "$1" "$2" sh -c "'$ckl' run --files=$3 stdin.ckl <lines"; }
+printf '%s\n' 'for l in read_lines("-") { print("<{l}>") }' '"more\n".write_text("-")' >stdin.ckl
+try_input 0 'standard input and output' all
+says out '<b>' 'are read and'
+says out more 'written'
+for files in none in; do
+  try_input 1 "standard input with --files=$files" $files
+  says err 'error[file-4]' 'is refused'
+done
+try none 0 'standard output is open, as it is to print' 'write_text("out\n", "-")'
+says out out 'and gets the text'
 cd in/sub || exit 1
 gives 0 'paths begin at the working folder' sh -c "echo 'use data (read_csv)
 print(read_csv(\"../t.csv\")[1, 1])' >up.ckl; '$ckl' run --files=.. up.ckl"

@@ -17,6 +17,7 @@
  *
  * One file: a case, its other forms and what is compared share the text of its line.
  */
+#include <ftw.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -869,15 +870,14 @@ static void enter_folder(void) {
   }
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *walk) {
+  (void)st, (void)type, (void)walk;
+  return remove(path);
+}
+
 static void leave_folder(void) {
-  static const char *const saved[] = {"m", "t", "x", "l", "k"};
-  char name[40];
-  for (size_t i = 0; i < sizeof saved / sizeof *saved; i++) {
-    snprintf(name, sizeof name, "%s.safetensors", saved[i]);
-    remove(name);
-  }
-  for (int i = 0; i < files; i++) remove(file_names[i]);
-  if (chdir("../..") || rmdir(folder)) printf("# %s is not empty\n", folder);
+  if (chdir("../..") || nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS))
+    printf("# %s is not empty\n", folder);
 }
 
 /* ---- the table of what was shown */

@@ -53,6 +53,18 @@ static const char *const without[][2] = {
     {"peak_memory", "forms need other memory"},
     {"read_csv", "reads a file: tests/golden/data"},
     {"read_bytes", "reads a file: tests/golden/data"},
+    {"read_text", "files: tests/golden/files"},
+    {"read_lines", "files: tests/golden/files"},
+    {"write_text", "files: tests/golden/files"},
+    {"append_text", "files: tests/golden/files"},
+    {"write_bytes", "files: tests/golden/files"},
+    {"write_csv", "files: tests/golden/files"},
+    {"exists", "files: tests/golden/files"},
+    {"file_size", "files: tests/golden/files"},
+    {"list_files", "files: tests/golden/files"},
+    {"make_folder", "files: tests/golden/files"},
+    {"remove_file", "files: tests/golden/files"},
+    {"rename_file", "files: tests/golden/files"},
 };
 
 static bool letter(char c) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "runtime/file.h"
+#include "runtime/bytes.h"
 #include "tests/tap.h"
 #include "tests/unit/failing.h"
 
@@ -166,26 +166,26 @@ static void t_files(void) {
   need(t);
   check(t->dim[0] == 2 && t->dim[1] == 2 && tn_get_f64(t, 3) == 4);
   tn_unref(t);
-  t = csv_read_bytes(&m, name, &e);
+  t = bytes_read(&m, name, 0, -1, false, &e);
   need(t);
   check(t->dtype == DT_U8 && t->rank == 1 && t->dim[0] == 12 && tn_get_i64(t, 4) == '1');
   tn_unref(t);
   unlink(name);
   check(!csv_read(&m, name, DT_F32, &e));
   check_has(e.text, "no such file");
-  check(!csv_read_bytes(&m, ".", &e));
+  check(!bytes_read(&m, ".", 0, -1, false, &e));
   check_str(e.text, ".: is a folder");
   p = fopen(name, "wb");
   need(p);
   fclose(p);
-  t = csv_read_bytes(&m, name, &e);
+  t = bytes_read(&m, name, 0, -1, false, &e);
   need(t);
   check_int(t->dim[0], ==, 0);
   tn_unref(t);
   for (int64_t nth = 1; nth < 20; nth++) {
     f.count = 0;
     f.nth = nth;
-    t = csv_read_bytes(&m, name, &e);
+    t = bytes_read(&m, name, 0, -1, false, &e);
     f.nth = 0;
     check(t || e.nomem);
     tn_unref(t);
