@@ -94,16 +94,20 @@ Tensor *bytes_read(Mem *m, const char *file, int64_t from, int64_t most, bool ma
   return t;
 }
 
-bool bytes_put(FileOut *f, const Tensor *t, Err *e) {
+bool bytes_to_file(void *file, const void *bytes, size_t n, Err *e) {
+  return file_put(file, bytes, n, e);
+}
+
+bool bytes_each(const Tensor *t, BytesPut put, void *ud, Err *e) {
   size_t each = dt_size(t->dtype);
   int64_t n = tn_count(t);
-  if (tn_is_contiguous(t)) return !n || file_put(f, tn_data(t), (size_t)n * each, e);
+  if (tn_is_contiguous(t)) return !n || put(ud, tn_data(t), (size_t)n * each, e);
   char chunk[16384];
   int64_t most = (int64_t)(sizeof chunk / each);
   for (int64_t i = 0; i < n; i += most) {
     int64_t here = n - i < most ? n - i : most;
     tn_gather(t, i, here, chunk);
-    if (!file_put(f, chunk, (size_t)here * each, e)) return false;
+    if (!put(ud, chunk, (size_t)here * each, e)) return false;
   }
   return true;
 }

@@ -13,7 +13,10 @@ Tensor *bytes_read(Mem *m, const char *file, int64_t from, int64_t most, bool ma
 /* A tensor over bytes of a file that are mapped. NULL after err_set. */
 Tensor *bytes_mapped(Mem *m, const FileIn *in, uint64_t at, DType dt, int rank, const int64_t *dim,
                      Err *e);
-/* Writes the elements of a tensor of the host, in row-major order, whatever its strides. */
-bool bytes_put(FileOut *f, const Tensor *t, Err *e);
+/* Where bytes go. */
+typedef bool (*BytesPut)(void *ud, const void *bytes, size_t n, Err *e);
+bool bytes_to_file(void *file, const void *bytes, size_t n, Err *e); /* a FileOut */
+/* Puts the elements of a tensor of the host, in row-major order, whatever its strides. */
+bool bytes_each(const Tensor *t, BytesPut put, void *ud, Err *e);
 
 #endif

@@ -170,7 +170,7 @@ static bool write_all(FileOut *f, const Buf *header, Item **order, size_t n, Err
   uint64_t length = header->n;
   if (!file_put(f, &length, 8, e) || !file_put(f, header->s, header->n, e)) return false;
   for (size_t i = 0; i < n; i++)
-    if (!bytes_put(f, order[i]->t, e)) return false;
+    if (!bytes_each(order[i]->t, bytes_to_file, f, e)) return false;
   return true;
 }
 

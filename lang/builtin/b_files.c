@@ -130,7 +130,7 @@ BUILTIN_FN(bi_write_bytes) {
   FileOut f;
   Err e = {.text = ""};
   bool ok = file_create(&f, &s->mem, arg_path(s, c, 1), &e);
-  if (ok && !(ok = bytes_put(&f, t, &e))) file_cancel(&f);
+  if (ok && !(ok = bytes_each(t, bytes_to_file, &f, &e))) file_cancel(&f);
   if (!ok || !file_commit(&f, &e)) fail_file(s, c->spans[1], &e);
   return v_unit();
 }
