@@ -65,7 +65,7 @@ BUILTIN_FN(bi_read_lines) {
   return seq_value(s, SEQ_LINES, c->v[0], v_unit(), 0, 0, false, false, 0);
 }
 
-static void put_file(Session *s, Span at, const char *path, const void *bytes, size_t n) {
+void arg_write(Session *s, Span at, const char *path, const void *bytes, size_t n) {
   FileOut f;
   Err e = {.text = ""};
   bool ok = file_create(&f, &s->mem, path, &e);
@@ -75,7 +75,7 @@ static void put_file(Session *s, Span at, const char *path, const void *bytes, s
 
 BUILTIN_FN(bi_write_text) {
   want_str(s, c->v[0], c->spans[0], "what is written");
-  put_file(s, c->spans[1], arg_path(s, c, 1), c->v[0].u.str->s, c->v[0].u.str->n);
+  arg_write(s, c->spans[1], arg_path(s, c, 1), c->v[0].u.str->s, c->v[0].u.str->n);
   return v_unit();
 }
 
@@ -148,41 +148,6 @@ BUILTIN_FN(bi_read_csv) {
   Tensor *t = csv_read(&s->mem, path, as, &e);
   if (!t) fail_file(s, c->spans[0], &e);
   return op_cast(s, v_tensor(s, t), dt, c->at);
-}
-
-/* The texts of a list or tuple, n of them. */
-static void header_of(Session *s, Call *c, size_t n, CsvText *out) {
-  Value h = c->v[2];
-  if (h.tag != V_LIST && h.tag != V_TUPLE)
-    fail_at(s, ERR_WANT_LIST, c->spans[2], "`header` is a list of texts, not %s",
-            value_type_text(s, h));
-  if (h.u.list->count != n)
-    fail_at(s, ERR_VALUE, c->spans[2], "the header has %zu names for %zu columns", h.u.list->count,
-            n);
-  for (size_t i = 0; i < n; i++) {
-    want_str(s, h.u.list->items[i], c->spans[2], "a name of the header");
-    out[i] = (CsvText){h.u.list->items[i].u.str->s, h.u.list->items[i].u.str->n};
-  }
-}
-
-BUILTIN_FN(bi_write_csv) {
-  const Tensor *t = arg_known(s, c, 0, "what is written");
-  if (t->rank != 1 && t->rank != 2)
-    fail_at(s, ERR_RANK, c->spans[0], "a table has one axis, a column, or two, not %d", t->rank);
-  size_t n = t->rank == 2 ? (size_t)t->dim[1] : 1;
-  if (!n) fail_at(s, ERR_VALUE, c->spans[0], "a table has at least one column");
-  CsvText *header = NULL;
-  if (c->v[2].tag != V_NONE) {
-    header = ARENA_ARRAY(&s->scratch, CsvText, n);
-    header_of(s, c, n, header);
-  }
-  CsvColumn *col = ARENA_ARRAY(&s->scratch, CsvColumn, n);
-  for (size_t i = 0; i < n; i++)
-    col[i] = (CsvColumn){.t = t, .first = (int64_t)i, .step = (int64_t)n};
-  Err e = {.text = ""};
-  if (!csv_write(&s->mem, arg_path(s, c, 1), header, n, col, t->dim[0], &e))
-    fail_file(s, c->spans[1], &e);
-  return v_unit();
 }
 
 /* ---- folders */

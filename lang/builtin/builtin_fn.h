@@ -11,6 +11,8 @@ int arg_axis(Session *s, Call *c, int i, int rank);
 DType arg_dtype(Session *s, Value v, Span at);
 /* Argument i as the path of a file. */
 const char *arg_path(Session *s, Call *c, int i);
+/* Writes a file of n bytes; `at` is the place of its path. */
+void arg_write(Session *s, Span at, const char *path, const void *bytes, size_t n);
 /* Argument i, numbers or a tensor of script, as a tensor; its leaf for `what` in messages. */
 const Tensor *arg_known(Session *s, Call *c, int i, const char *what);
 /* Argument i as a tensor. */

@@ -11,7 +11,10 @@
 #include <time.h>
 
 #include "runtime/image.h"
+#include "runtime/json.h"
 #include "runtime/npy.h"
+#include "runtime/str.h"
+#include "runtime/table_file.h"
 #include "runtime/wav.h"
 #include "tests/unit/failing.h"
 
@@ -40,6 +43,56 @@ static Tensor *read_wav(Mem *m, const void *bytes, size_t n, Err *e) {
   Tensor *t = wav_parse(m, "x", bytes, n, &rate, e);
   if (t && rate < 1) abort();
   return t;
+}
+
+/* All columns, as the sum of their numbers. */
+static Tensor *read_table(Mem *m, const void *bytes, size_t n, Err *e) {
+  static const CsvText missing[] = {{"", 0}, {"NA", 2}};
+  TableFile t;
+  int64_t sum = 0;
+  if (!table_parse(&t, m, "x", bytes, n, draw(2) ? 0 : ',', draw(2), missing, 2, e)) return NULL;
+  for (size_t i = 0; i < t.count; i++)
+    if (!draw(4)) {
+      t.col[i].want = (TableWant)draw(4);
+      t.col[i].dtype = (DType)draw(DT_F16 + 1);
+      if (t.col[i].dtype == DT_F16) t.col[i].dtype = DT_F32;
+    }
+  bool ok = table_fill(&t, e);
+  for (size_t i = 0; ok && i < t.count; i++)
+    for (int64_t k = 0; k < t.rows; k++) {
+      if (t.col[i].t) sum ^= tn_get_i64(t.col[i].t, k);
+      if (t.col[i].texts && !str_valid(t.col[i].texts[k].s, t.col[i].texts[k].n)) abort();
+    }
+  table_close(&t);
+  Tensor *r = ok ? tn_scalar_i64(m, DEV_CPU, DT_U8, sum) : NULL;
+  if (ok && !r) err_nomem(e, "x");
+  return r;
+}
+
+typedef struct Depth {
+  int depth;
+  long values;
+} Depth;
+
+static const char *take_json(void *ud, const JsonPiece *p) {
+  Depth *d = ud;
+  if (p->kind == JSON_LIST || p->kind == JSON_DICT) d->depth++;
+  if (p->kind == JSON_END) d->depth--;
+  if ((p->kind == JSON_TEXT || p->kind == JSON_KEY) && !str_valid(p->s, p->n)) abort();
+  d->values++;
+  return d->values > 100 ? "enough" : NULL;
+}
+
+static Tensor *read_json(Mem *m, const void *bytes, size_t n, Err *e) {
+  Arena a;
+  Depth d = {0};
+  arena_init(&a, m);
+  bool ok = json_read(&a, "x", bytes, n, take_json, &d, e);
+  arena_free(&a);
+  if (ok && (d.depth || !d.values)) abort();
+  Tensor *r = ok ? tn_scalar_i64(m, DEV_CPU, DT_U8, d.values) : NULL;
+  if (ok && !r) err_nomem(e, "x");
+  return r;
 }
 
 /* ---- files to begin with */
@@ -206,15 +259,41 @@ static void make_wav(File *f) {
   put_drawn(f, bytes);
 }
 
+static void make_table(File *f) {
+  static const char *const cells[] = {"1",  "-2",      "3.5", "true", "False",    "NA",  "",
+                                      "ab", "\"a,b\"", "é",   "007",  "\"\"\"\"", " 4 ", "9e9"};
+  uint32_t cols = 1 + draw(4), rows = draw(6);
+  for (uint32_t i = 0; i <= rows; i++)
+    for (uint32_t k = 0; k < cols; k++) {
+      const char *c = cells[draw(sizeof cells / sizeof *cells)], *end = k + 1 < cols ? ","
+                                                                        : draw(5)    ? "\n"
+                                                                                     : "\r\n";
+      put(f, c, strlen(c));
+      put(f, end, strlen(end));
+    }
+}
+
+static void make_json(File *f) {
+  static const char *const pieces[] = {"{\"a\": [1, 2.5e-3, -0, true], \"b\\u00e9\\n\": null}",
+                                       "[]",
+                                       "[[[{}]], \"\\ud83d\\ude00\"]",
+                                       "\xef\xbb\xbf[1,2]",
+                                       "{\"k\": {\"k\": {\"k\": [\"é\"]}}}",
+                                       " -12 ",
+                                       "9223372036854775807"};
+  const char *s = pieces[draw(sizeof pieces / sizeof *pieces)];
+  put(f, s, strlen(s));
+}
+
 static const struct {
   const char *name;
   void (*make)(File *f);
   Tensor *(*read)(Mem *m, const void *bytes, size_t n, Err *e);
   int64_t most; /* bytes of a tensor for a byte of its file */
 } formats[] = {
-    {"npy", make_npy, read_npy, 1},
-    {"image", make_image, read_image, 1040 * 32},
-    {"wav", make_wav, read_wav, 4},
+    {"npy", make_npy, read_npy, 1},    {"image", make_image, read_image, 1040 * 32},
+    {"wav", make_wav, read_wav, 4},    {"table", make_table, read_table, 1},
+    {"json", make_json, read_json, 1},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -229,6 +308,14 @@ static void mutate(File *f) {
                                       ",",
                                       "'",
                                       "99999999999",
+                                      "\"",
+                                      "\\",
+                                      "{",
+                                      "]",
+                                      "NA",
+                                      "\n",
+                                      ":",
+                                      "\xff",
                                       "4294967296, 4294967296",
                                       "-1",
                                       " "};
