@@ -487,15 +487,19 @@ static bool read_header(const char *name, const char *root, uint64_t data_size, 
 
 /* ---- reading: all of it */
 
-static bool read_tensors(Mem *m, const FileIn *in, uint64_t data, Item **order, size_t n,
-                         SaveFile *out, Err *e) {
+static bool read_tensors(Mem *m, const FileIn *in, bool mapped, uint64_t data, Item **order,
+                         size_t n, SaveFile *out, Err *e) {
   out->entries = array_try(&out->text, sizeof *out->entries, n);
   if (!out->entries) return err_nomem(e, in->name);
   for (size_t i = 0; i < n; i++) {
     const Item *it = order[i];
-    Tensor *t = tn_new(m, DEV_CPU, it->dtype, it->rank, it->dim);
-    if (!t) return err_nomem(e, in->name);
+    bool stays = mapped && !in->bytes && it->hi > it->lo && it->dtype != DT_BOOL &&
+                 (data + it->lo) % dt_size(it->dtype) == 0;
+    Tensor *t = stays ? bytes_mapped(m, in, data + it->lo, it->dtype, it->rank, it->dim, e)
+                      : tn_new(m, DEV_CPU, it->dtype, it->rank, it->dim);
+    if (!t) return !stays && err_nomem(e, in->name);
     out->entries[out->count++] = (SaveEntry){it->path, t};
+    if (stays) continue;
     if (!file_in_read(in, data + it->lo, t->store->data, it->hi - it->lo, e)) return false;
     if (it->dtype != DT_BOOL) continue;
     unsigned char *b = t->store->data;
@@ -504,7 +508,7 @@ static bool read_tensors(Mem *m, const FileIn *in, uint64_t data, Item **order, 
   return true;
 }
 
-static bool read_in(Mem *m, const FileIn *in, SaveFile *out, Err *e) {
+static bool read_in(Mem *m, const FileIn *in, bool mapped, SaveFile *out, Err *e) {
   uint64_t length;
   if (in->size < 8) return err_set(e, "%s: is no safetensors file (too short)", in->name);
   if (!file_in_read(in, 0, &length, 8, e)) return false;
@@ -520,26 +524,26 @@ static bool read_in(Mem *m, const FileIn *in, SaveFile *out, Err *e) {
   bool ok = file_in_read(in, 8, text, length, e) && check_header(in->name, text, n, e) &&
             read_header(in->name, text, in->size - 8 - length, out, &order, &count, e);
   mem_free(m, text, n + 1);
-  return ok && read_tensors(m, in, 8 + length, order, count, out, e);
+  return ok && read_tensors(m, in, mapped, 8 + length, order, count, out, e);
 }
 
-static bool read_or_close(Mem *m, const FileIn *in, SaveFile *out, Err *e) {
+static bool read_or_close(Mem *m, const FileIn *in, bool mapped, SaveFile *out, Err *e) {
   *out = (SaveFile){.count = 0};
   arena_init(&out->text, m);
-  if (read_in(m, in, out, e)) return true;
+  if (read_in(m, in, mapped, out, e)) return true;
   save_close(out);
   return false;
 }
 
 bool save_parse(Mem *m, const char *name, const void *bytes, size_t n, SaveFile *out, Err *e) {
   FileIn in = file_in_memory(name, bytes, n);
-  return read_or_close(m, &in, out, e);
+  return read_or_close(m, &in, false, out, e);
 }
 
-bool save_read(Mem *m, const char *file, SaveFile *out, Err *e) {
+bool save_read(Mem *m, const char *file, bool mapped, SaveFile *out, Err *e) {
   FileIn in;
   if (!file_in_open(&in, m, file, e)) return false;
-  bool ok = read_or_close(m, &in, out, e);
+  bool ok = read_or_close(m, &in, mapped, out, e);
   file_in_close(&in);
   return ok;
 }

@@ -34,8 +34,9 @@ typedef struct SaveFile {
 } SaveFile;
 
 /* Reads `file` after checking all of it: lengths, JSON, dtypes, shapes, places without overlaps,
- * gaps or trailing bytes. False after err_set; save_close is not needed then. */
-bool save_read(Mem *m, const char *file, SaveFile *out, Err *e);
+ * gaps or trailing bytes. `mapped`: the tensors stay in the file, where their places allow it, and
+ * nothing may shorten it meanwhile. False after err_set; save_close is not needed then. */
+bool save_read(Mem *m, const char *file, bool mapped, SaveFile *out, Err *e);
 /* Reads a saved file from memory, with the checks of save_read; `name` stands for it in
  * messages. */
 bool save_parse(Mem *m, const char *name, const void *bytes, size_t n, SaveFile *out, Err *e);

@@ -1,17 +1,19 @@
 /* Builtins of arrays, pictures and sound in files.
  *
  * In: paths, tensors of script. Out: tensors, or files that other programs read. The formats are
- * those of runtime/npy.h, image.h, wav.h; here values are made to fit them, or refused.
+ * those of runtime/npy.h, zip.h, image.h, wav.h; here values are made to fit them, or refused.
  */
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/eval/want.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "runtime/image.h"
 #include "runtime/npy.h"
 #include "runtime/wav.h"
+#include "runtime/zip.h"
 
 /* ---- arrays */
 
@@ -29,6 +31,104 @@ BUILTIN_FN(bi_write_npy) {
   const Tensor *t = arg_known(s, c, 0, "what is written");
   Err e = {.text = ""};
   if (!npy_write(&s->mem, arg_path(s, c, 1), t, &e)) fail_file(s, c->spans[1], &e);
+  return v_unit();
+}
+
+/* ---- archives of arrays */
+
+typedef struct Archive {
+  Mem *mem;
+  bool file, zip;
+  FileIn in;
+  Zip z;
+} Archive;
+
+static void archive_release(void *p) {
+  Archive *a = p;
+  if (a->zip) zip_close(&a->z);
+  if (a->file) file_in_close(&a->in);
+  mem_free(a->mem, a, sizeof *a);
+}
+
+/* The tensor of an entry. */
+static Tensor *unpacked(Session *s, Archive *a, const ZipEntry *t, Err *e) {
+  char *bytes = zip_read(&a->z, t, e);
+  if (!bytes) return NULL;
+  FileIn in = file_in_memory(fail_text(s, "%s: `%s`", a->in.name, t->name), bytes, (size_t)t->size);
+  Tensor *r = npy_read(&s->mem, &in, e);
+  mem_free(&s->mem, bytes, (size_t)t->size + 1);
+  return r;
+}
+
+BUILTIN_FN(bi_read_npz) {
+  const char *path = arg_path(s, c, 0);
+  Err e = {.text = ""};
+  Archive *a = mem_need(&s->mem, NULL, 0, sizeof *a);
+  *a = (Archive){.mem = &s->mem};
+  mem_pool_add(&s->mem, a, archive_release);
+  a->file = file_in_open(&a->in, &s->mem, path, &e);
+  a->zip = a->file && zip_open(&a->z, &s->mem, &a->in, &e);
+  if (!a->zip) fail_file(s, c->spans[0], &e);
+  Value d = v_dict_room(s, 0);
+  for (size_t i = 0; i < a->z.count; i++) {
+    const ZipEntry *t = &a->z.entry[i];
+    size_t n = strlen(t->name);
+    if (n < 4 || strcmp(t->name + n - 4, ".npy"))
+      fail_at(s, ERR_FILE, c->spans[0], "%s: `%s` in it is no array (.npy)", path, t->name);
+    Value key = v_str(s, t->name, n - 4);
+    if (dict_find(d.u.dict, key))
+      fail_at(s, ERR_FILE, c->spans[0], "%s: `%s` is in it twice", path, t->name);
+    Tensor *x = unpacked(s, a, t, &e);
+    if (!x) fail_file(s, c->spans[0], &e);
+    dict_put(s, d.u.dict, key, v_tensor(s, x));
+  }
+  return d;
+}
+
+typedef struct Packed {
+  const char *name;
+  const Tensor *t;
+} Packed;
+
+static bool write_archive(Mem *m, const char *path, const Packed *p, size_t n, Err *e) {
+  FileOut f;
+  ZipOut z;
+  if (!file_create(&f, m, path, e)) return false;
+  zip_begin(&z, m, &f);
+  bool ok = true;
+  for (size_t i = 0; ok && i < n; i++) {
+    ZipSum sum = {0};
+    ok = npy_put(p[i].t, path, zip_sum, &sum, e) && zip_entry(&z, p[i].name, &sum, e) &&
+         npy_put(p[i].t, path, zip_put, &z, e);
+  }
+  ok = ok && zip_finish(&z, e);
+  zip_end(&z);
+  if (ok) return file_commit(&f, e);
+  file_cancel(&f);
+  return false;
+}
+
+BUILTIN_FN(bi_write_npz) {
+  Value v = c->v[0];
+  size_t n;
+  if (v.tag != V_DICT && v.tag != V_RECORD)
+    fail_at(s, ERR_VALUE, c->spans[0], "an npz holds a dict of tensors, not %s",
+            value_type_text(s, v));
+  const Value *items = value_items(v, &n);
+  Packed *p = ARENA_ARRAY(&s->scratch, Packed, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    if (v.tag == V_DICT && v.u.dict->keys[i].tag != V_STR)
+      fail_at(s, ERR_VALUE, c->spans[0], "the name of an array is a text, not %s",
+              dict_key_text(s, v.u.dict->keys[i]));
+    const char *name = v.tag == V_RECORD ? v.u.rec->names[i] : v.u.dict->keys[i].u.str->s;
+    if (v.tag == V_DICT && strlen(name) != v.u.dict->keys[i].u.str->n)
+      fail_at(s, ERR_VALUE, c->spans[0], "the name of an array has no NUL character");
+    Call one = {.v = (Value *)&items[i], .spans = c->spans};
+    p[i] = (Packed){fail_text(s, "%s.npy", name),
+                    arg_known(s, &one, 0, fail_text(s, "what is written as `%s`", name))};
+  }
+  Err e = {.text = ""};
+  if (!write_archive(&s->mem, arg_path(s, c, 1), p, n, &e)) fail_file(s, c->spans[1], &e);
   return v_unit();
 }
 

@@ -11,6 +11,7 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/state.h"
 #include "lang/eval/want.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
 #include "lang/value/packed.h"
@@ -297,6 +298,25 @@ static void fill_slot(Session *s, void *ud, const char *path, Inst *owner, Field
   }
 }
 
+BUILTIN_FN(bi_read_tensors) {
+  const char *path = arg_path(s, c, 0);
+  bool mapped = want_bool(s, c->v[1], c->spans[1], "`mapped`");
+  Opened *o = mem_need(&s->mem, NULL, 0, sizeof *o);
+  *o = (Opened){.mem = &s->mem};
+  mem_pool_add(&s->mem, o, opened_release);
+  Err e = {.text = ""};
+  if (!save_read(&s->mem, path, mapped, &o->file, &e)) fail_file(s, c->spans[0], &e);
+  o->open = true;
+  size_t n = o->file.count;
+  Value *keys = ARENA_ARRAY(&s->scratch, Value, n + 1),
+        *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++) {
+    keys[i] = v_str(s, o->file.entries[i].path, strlen(o->file.entries[i].path));
+    items[i] = v_tensor(s, tn_ref(o->file.entries[i].t));
+  }
+  return v_dict(s, n, keys, items);
+}
+
 BUILTIN_FN(bi_load) {
   const char *name = want_str(s, c->v[1], c->spans[1], "the file"),
              *key = want_str(s, c->v[2], c->spans[2], "`key`");
@@ -305,7 +325,7 @@ BUILTIN_FN(bi_load) {
   *o = (Opened){.mem = &s->mem};
   mem_pool_add(&s->mem, o, opened_release);
   Err e = {.text = ""};
-  if (!save_read(&s->mem, name, &o->file, &e)) fail_file(s, c->spans[1], &e);
+  if (!save_read(&s->mem, name, false, &o->file, &e)) fail_file(s, c->spans[1], &e);
   o->open = true;
   log_line(s, LOG_LOAD, "%s (%zu tensors)", name, o->file.count);
   Loader l = {.at = c->spans[0], .key = key, .file = &o->file};

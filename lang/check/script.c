@@ -102,7 +102,7 @@ Value abstract_builtin(Session *s, const Builtin *b, Call *c) {
   static const char *const unit[] = {"seed",        "save",        "freeze",      "unfreeze",
                                      "write_text",  "append_text", "write_bytes", "write_csv",
                                      "make_folder", "remove_file", "rename_file", "write_npy",
-                                     "write_json",  "write_image", "write_wav"};
+                                     "write_npz",   "write_json",  "write_image", "write_wav"};
   for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
     if (!strcmp(n, unit[i])) return v_unit();
   return v_unknown();

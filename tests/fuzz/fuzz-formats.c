@@ -16,6 +16,7 @@
 #include "runtime/str.h"
 #include "runtime/table_file.h"
 #include "runtime/wav.h"
+#include "runtime/zip.h"
 #include "tests/unit/failing.h"
 
 enum { MOST = 4096 };
@@ -91,6 +92,26 @@ static Tensor *read_json(Mem *m, const void *bytes, size_t n, Err *e) {
   arena_free(&a);
   if (ok && (d.depth || !d.values)) abort();
   Tensor *r = ok ? tn_scalar_i64(m, DEV_CPU, DT_U8, d.values) : NULL;
+  if (ok && !r) err_nomem(e, "x");
+  return r;
+}
+
+/* The bytes of all entries, added up. */
+static Tensor *read_zip(Mem *m, const void *bytes, size_t n, Err *e) {
+  FileIn in = file_in_memory("x", bytes, n);
+  Zip z;
+  int64_t sum = 0;
+  if (!zip_open(&z, m, &in, e)) return NULL;
+  bool ok = true;
+  for (size_t i = 0; ok && i < z.count; i++) {
+    if (!str_valid(z.entry[i].name, strlen(z.entry[i].name))) abort();
+    char *p = zip_read(&z, &z.entry[i], e);
+    ok = p != NULL;
+    for (size_t k = 0; ok && k < z.entry[i].size; k++) sum += p[k];
+    if (ok) mem_free(m, p, (size_t)z.entry[i].size + 1);
+  }
+  zip_close(&z);
+  Tensor *r = ok ? tn_scalar_i64(m, DEV_CPU, DT_U8, sum) : NULL;
   if (ok && !r) err_nomem(e, "x");
   return r;
 }
@@ -259,6 +280,61 @@ static void make_wav(File *f) {
   put_drawn(f, bytes);
 }
 
+/* An entry as it stands before its bytes, and in the directory. */
+static void zip_head(File *f, const char *sign, const char *name, uint32_t method, uint32_t crc,
+                     size_t packed, size_t size, size_t at) {
+  bool central = sign[0] == 1;
+  put(f, "PK", 2);
+  put(f, sign, 2);
+  if (central) put_le(f, 20, 2);
+  put_le(f, 20, 2);
+  put_le(f, 0, 2);
+  put_le(f, method, 2);
+  put_le(f, 33 << 16, 4);
+  put_le(f, crc, 4);
+  put_le(f, (uint32_t)packed, 4);
+  put_le(f, (uint32_t)size, 4);
+  put_le(f, (uint32_t)strlen(name), 2);
+  put_le(f, 0, 2);
+  if (central) {
+    put_le(f, 0, 4);
+    put_le(f, 0, 4);
+    put_le(f, 0, 2);
+    put_le(f, (uint32_t)at, 4);
+  }
+  put(f, name, strlen(name));
+}
+
+static void make_zip(File *f) {
+  File dir = {.n = 0};
+  uint32_t count = draw(4);
+  for (uint32_t i = 0; i < count; i++) {
+    char name[16];
+    unsigned char data[64];
+    size_t n = draw(40), at = f->n, packed;
+    snprintf(name, sizeof name, "a%u.npy", i);
+    for (size_t k = 0; k < n; k++) data[k] = (unsigned char)draw(4);
+    uint32_t crc = crc_of(data, n), method = draw(2) ? 8 : 0;
+    packed = method ? n + 5 : n; /* a stored block of deflate */
+    zip_head(f, "\3\4", name, method, crc, packed, n, 0);
+    if (method) {
+      put(f, "\1", 1);
+      put_le(f, (uint32_t)n, 2);
+      put_le(f, ~(uint32_t)n, 2);
+    }
+    put(f, data, n);
+    zip_head(&dir, "\1\2", name, method, crc, packed, n, at);
+  }
+  size_t at = f->n;
+  put(f, dir.b, dir.n);
+  put(f, "PK\5\6\0\0\0\0", 8);
+  put_le(f, count, 2);
+  put_le(f, count, 2);
+  put_le(f, (uint32_t)dir.n, 4);
+  put_le(f, (uint32_t)at, 4);
+  put_le(f, 0, 2);
+}
+
 static void make_table(File *f) {
   static const char *const cells[] = {"1",  "-2",      "3.5", "true", "False",    "NA",  "",
                                       "ab", "\"a,b\"", "é",   "007",  "\"\"\"\"", " 4 ", "9e9"};
@@ -291,9 +367,9 @@ static const struct {
   Tensor *(*read)(Mem *m, const void *bytes, size_t n, Err *e);
   int64_t most; /* bytes of a tensor for a byte of its file */
 } formats[] = {
-    {"npy", make_npy, read_npy, 1},    {"image", make_image, read_image, 1040 * 32},
-    {"wav", make_wav, read_wav, 4},    {"table", make_table, read_table, 1},
-    {"json", make_json, read_json, 1},
+    {"npy", make_npy, read_npy, 1},       {"image", make_image, read_image, 1040 * 32},
+    {"wav", make_wav, read_wav, 4},       {"zip", make_zip, read_zip, 1},
+    {"table", make_table, read_table, 1}, {"json", make_json, read_json, 1},
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 

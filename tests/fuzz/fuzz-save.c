@@ -184,7 +184,7 @@ static bool try_one(const unsigned char *bytes, size_t n, bool files, const char
         good = true;
       } else if (!good && strstr(e.text, "given twice")) {
         good = true;
-      } else if (good && (good = save_read(&m, file, &again, &e))) {
+      } else if (good && (good = save_read(&m, file, false, &again, &e))) {
         good = again.count == r.count && again.meta_count == r.meta_count;
         for (size_t i = 0; good && i < r.count; i++) {
           Tensor *t = save_find(&again, r.entries[i].path);

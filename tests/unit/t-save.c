@@ -70,7 +70,7 @@ static void t_back(void) {
   SaveMeta meta[2] = {{"format", "ckl 1"}, {"text \xe6\xbc\xa2", "a\n\"b\""}};
   const char *file = in_folder("a\xff b.safetensors");
   check_msg(save_write(&m, file, in, n, meta, 2, &e), "%s", e.text);
-  need(save_read(&m, file, &r, &e));
+  need(save_read(&m, file, false, &r, &e));
   check_size(r.count, ==, n);
   for (size_t i = 0; i < n; i++) {
     Tensor *got = save_find(&r, in[i].path);
@@ -87,7 +87,7 @@ static void t_back(void) {
   save_close(&r);
   /* nothing at all is a file too */
   check(save_write(&m, file, NULL, 0, NULL, 0, &e));
-  need(save_read(&m, file, &r, &e));
+  need(save_read(&m, file, false, &r, &e));
   check(!r.count && !r.meta_count);
   save_close(&r);
   for (size_t i = 0; i < n; i++) tn_unref(in[i].t);
@@ -330,18 +330,18 @@ static void t_replace(void) {
   check_msg(save_write(&m, link, &in, 1, NULL, 0, &e), "%s", e.text);
   check(lstat(link, &st) == 0 && S_ISLNK(st.st_mode)); /* through the link, which stays */
   check(stat(real, &st) == 0 && (st.st_mode & 0777) == 0640);
-  check(save_read(&m, real, &r, &e));
+  check(save_read(&m, real, false, &r, &e));
   save_close(&r);
   check_int(files_in_folder(), ==, 2);
   unlink(real);
   unlink(link);
   check(save_write(&m, "/dev/null", &in, 1, NULL, 0, &e)); /* written, not replaced */
   check(stat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
-  check(!save_read(&m, "/dev/null", &r, &e));
+  check(!save_read(&m, "/dev/null", false, &r, &e));
   check_has(e.text, "too short"); /* what is no plain file is read whole */
-  check(!save_read(&m, folder, &r, &e));
+  check(!save_read(&m, folder, false, &r, &e));
   check_has(e.text, "is a folder");
-  check(!save_read(&m, in_folder("absent"), &r, &e));
+  check(!save_read(&m, in_folder("absent"), false, &r, &e));
   check_has(e.text, "no such file");
   check(!save_write(&m, "/dev/full", &in, 1, NULL, 0, &e));
   check_has(e.text, "no space left");
@@ -415,7 +415,7 @@ static void t_large(void) {
   fwrite(page, 1, n, p);
   fflush(p);
   if (ftruncate(fileno(p), (off_t)(n + 3000000004)) == 0) {
-    check(!save_read(&m, file, &r, &e));
+    check(!save_read(&m, file, false, &r, &e));
     check_has(e.text, "`b` lies outside the file (bytes 3000000000 to 3000000008 of 3000000004)");
   }
   fclose(p);
@@ -446,7 +446,7 @@ static void t_nomem(void) {
       wrote = true;
       nth = 0;
     } else if (ok) {
-      read = save_read(&m, file, &r, &e);
+      read = save_read(&m, file, false, &r, &e);
       if (read) {
         check_size(r.count, ==, 3);
         save_close(&r);
@@ -483,7 +483,7 @@ static void t_many(void) {
   }
   const char *file = in_folder("many");
   need(save_write(&m, file, in, N, NULL, 0, &e));
-  need(save_read(&m, file, &r, &e));
+  need(save_read(&m, file, false, &r, &e));
   check_size(r.count, ==, N);
   for (size_t i = 0; i < r.count; i++)
     check_int(tn_get_i64(r.entries[i].t, 0), ==, atoi(r.entries[i].path + 1));

@@ -4,9 +4,10 @@
 _f-order.npy    version 2, big-endian i2 in Fortran order, [2, 3]
 _palette.png    2 bits, a palette with transparency, interlaced, 5 by 3
 _deep.png       16 bits, RGB, interlaced, 3 by 2
+_packed.npz     two arrays, one deflated, made by zipfile
 _pcm24.wav      2 channels of 24 bits at 8,000 a second, with a chunk of odd length before
 """
-import struct, zlib
+import struct, zipfile, zlib
 
 
 def png(name, width, height, depth, colour, pixels, chunks=()):
@@ -29,6 +30,11 @@ def png(name, width, height, depth, colour, pixels, chunks=()):
 header = "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }".ljust(115) + "\n"
 elements = struct.pack(">6h", 1, 4, -2, 5, 3, 600)  # [[1, -2, 3], [4, 5, 600]]
 open("_f-order.npy", "wb").write(b"\x93NUMPY\2\0" + struct.pack("<I", len(header)) + header.encode() + elements)
+
+with zipfile.ZipFile("_packed.npz", "w") as z:
+    f_order = open("_f-order.npy", "rb").read()
+    for name, packed in [("one", zipfile.ZIP_DEFLATED), ("gr\u00fcn", zipfile.ZIP_STORED)]:
+        z.writestr(zipfile.ZipInfo(name + ".npy"), f_order, packed)
 
 png("_palette.png", 5, 3, 2, 3, lambda x, y: [(x + y) % 4],
     [(b"PLTE", bytes([255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9])), (b"tRNS", bytes([255, 128]))])
