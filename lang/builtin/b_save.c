@@ -88,31 +88,53 @@ static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field
 }
 
 /* Refuses file names of another format: the file would hold safetensors. */
-static void check_ending(Session *s, const char *file, Span at) {
+static void check_ending(Session *s, const Call *c, const char *file) {
   static const struct {
     const char *ending, *kind;
-  } other[] = {
-      {"csv", "a table"},    {"tsv", "a table"},   {"txt", "a text"},    {"md", "a text"},
-      {"json", "a text"},    {"html", "a text"},   {"npy", "NumPy's"},   {"npz", "NumPy's"},
-      {"pt", "PyTorch's"},   {"pth", "PyTorch's"}, {"pkl", "Python's"},  {"h5", "HDF5"},
-      {"onnx", "ONNX"},      {"gguf", "GGUF"},     {"png", "a picture"}, {"jpg", "a picture"},
-      {"jpeg", "a picture"}, {"gif", "a picture"}, {"bmp", "a picture"}, {"ppm", "a picture"},
-      {"pgm", "a picture"},  {"wav", "a sound"},   {"ckl", "a program"}};
+    const char *writer; /* NULL: there is none */
+  } other[] = {{"csv", "a table", "write_csv"},
+               {"tsv", "a table", NULL},
+               {"txt", "a text", "write_text"},
+               {"md", "a text", "write_text"},
+               {"html", "a text", "write_text"},
+               {"json", "JSON", "write_json"},
+               {"npy", "NumPy's", "write_npy"},
+               {"npz", "NumPy's", "write_npz"},
+               {"png", "a picture", "write_image"},
+               {"ppm", "a picture", "write_image"},
+               {"pgm", "a picture", "write_image"},
+               {"jpg", "a picture", NULL},
+               {"jpeg", "a picture", NULL},
+               {"gif", "a picture", NULL},
+               {"bmp", "a picture", NULL},
+               {"wav", "a sound", "write_wav"},
+               {"pt", "PyTorch's", NULL},
+               {"pth", "PyTorch's", NULL},
+               {"pkl", "Python's", NULL},
+               {"h5", "HDF5", NULL},
+               {"onnx", "ONNX", NULL},
+               {"gguf", "GGUF", NULL},
+               {"ckl", "a program", NULL}};
   const char *dot = strrchr(file, '.');
   if (!dot || strchr(dot, '/')) return;
   for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
     if (strcmp(dot + 1, other[i].ending)) continue;
-    Diag *d = fail_report(s, ERR_SAVE_NAME, at,
+    Diag *d = fail_report(s, ERR_SAVE_NAME, c->spans[1],
                           "%s is the name of another kind of file (%s): save writes safetensors",
                           file, other[i].kind);
-    dg_help(&s->diags, d, "\"%.*s.safetensors\" names one", (int)(dot - file), file);
+    if (other[i].writer)
+      dg_help(&s->diags, d, "`%s(%s, \"%s\")` writes one; \"%.*s.safetensors\" is a name for save",
+              other[i].writer, fail_source_text(s, c->spans[0], "x"), file, (int)(dot - file),
+              file);
+    else
+      dg_help(&s->diags, d, "\"%.*s.safetensors\" names one", (int)(dot - file), file);
     fail_raise(s);
   }
 }
 
 BUILTIN_FN(bi_save) {
-  const char *file = want_str(s, c->v[1], c->spans[1], "the file");
-  check_ending(s, file, c->spans[1]);
+  const char *file = arg_path(s, c, 1);
+  check_ending(s, c, file);
   Saver w = {.at = c->spans[0]};
   SaveMeta format = {format_key, format_number};
   VEC_PUSH(&s->scratch, w.meta, w.meta_count, w.meta_cap, format);
@@ -318,8 +340,7 @@ BUILTIN_FN(bi_read_tensors) {
 }
 
 BUILTIN_FN(bi_load) {
-  const char *name = want_str(s, c->v[1], c->spans[1], "the file"),
-             *key = want_str(s, c->v[2], c->spans[2], "`key`");
+  const char *name = arg_path(s, c, 1), *key = want_str(s, c->v[2], c->spans[2], "`key`");
   bool partial = want_bool(s, c->v[3], c->spans[3], "`partial`");
   Opened *o = mem_need(&s->mem, NULL, 0, sizeof *o);
   *o = (Opened){.mem = &s->mem};

@@ -26,7 +26,8 @@ closed() {
     "save(list(ones([2])), \"${2%.*}.safetensors\")" "read_text(\"$2\")" "let l = read_lines(\"$2\")" \
     "read_bytes(\"$2\", mapped = true)" "write_text(\"\", \"$2\")" "append_text(\"\", \"$2\")" \
     "write_bytes([1], \"$2\")" "write_csv([1], \"$2\")" "exists(\"$2\")" "file_size(\"$2\")" "remove_file(\"$2\")" \
-    "rename_file(\"$2\", \"in/new-elsewhere\")" "make_folder(\"$2/x\")" "list_files(\"$2/\")"; do
+    "rename_file(\"$2\", \"in/new-elsewhere\")" "make_folder(\"$2/x\")" "list_files(\"$2/\")" "read_table(\"$2\")" \
+    "read_npz(\"$2\")" "read_tensors(\"$2\", mapped = true)" "write_json(1, \"$2\")"; do
     try "$1" 1 "$call with --files=$1" "use data (read_csv, read_bytes)
 $call"
     case $call in save*.csv* | save*.ckl*) says err 'error[file-' 'is refused' ;; # for its ending, before it comes to the door
