@@ -77,8 +77,6 @@ static void save_leaf(Session *s, void *ud, const char *path, Inst *owner, Field
   if (v.tag == V_STR && memchr(v.u.str->s, 0, v.u.str->n))
     fail_at(s, ERR_SAVE, w->at, "the text at `%s` has a character 0, which cannot be saved", p);
   if (v.tag == V_STR) {
-    if (strlen(v.u.str->s) != v.u.str->n)
-      fail_at(s, ERR_SAVE, w->at, "a text with a NUL character, at `%s`, cannot be saved", p);
     SaveMeta m = {p, v.u.str->s};
     VEC_PUSH(&s->scratch, w->meta, w->meta_count, w->meta_cap, m);
     return;
