@@ -816,32 +816,37 @@ GRADS(WRAP) {
   as_body(r);
 }
 
-GRADS(CALL) {
-  refuse(r, ERR_GRAD_NONE,
-         "a host function has no gradient; wrap it in a fn with a "
-         "`backward` body, or use stop(..)");
-}
 CUT(HOOK)
-/* It has no gradient. A callback of the program says so when the gradient runs, which may never be:
- * the code around may be called for its value alone (`index` -1: the same types, and an error). */
-GRADS(DEFER) {
+/* A call of the program or the host has no gradient; a function of the host that has one is a
+ * `custom` node. The run says so, if the gradient runs at all: the code around may be called for
+ * its value alone (`index` -1: the same types, and an error). */
+static void no_gradient(Rule *r, Name text) {
   GErr e = {.operand = -1};
   Graph *g = r->g;
   int n = 1;
-  if (!gr_attr(g, r->node, AT_INDEX)) { /* no function of a program */
-    refuse(r, ERR_GRAD_NONE, "a deferred function has no gradient, nor has a hook");
-    return;
-  }
   Val *in = ARENA_ARRAY(r->scratch, Val, r->in_count + 1);
   for (int i = 0; i < r->in_count; i++)
     if (r->wants[i]) in[n++] = r->in[i];
-  Attr attr[3] = {*gr_attr(g, r->node, AT_TEXT), attr_i(AT_CARRY, n - 1), attr_i(AT_INDEX, -1)};
+  Attr attr[3] = {attr_text(AT_TEXT, text), attr_i(AT_CARRY, n - 1), attr_i(AT_INDEX, -1)};
   in[0] = gr_op(g, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, &e);
   if (!passes(r, !val_none(in[0]), &e)) return;
   Val none = gr_op(g, OP_DEFER, in, n, attr, 3, NULL, 0, &e);
   if (!passes(r, !val_none(none), &e)) return;
   for (int i = 0, k = 1; i < r->in_count; i++)
     if (r->wants[i]) r->dx[i] = (Val){none.node, (uint32_t)k++};
+}
+
+GRADS(CALL) {
+  bool gradient = gr_attr(r->g, r->node, AT_WRT) != NULL;
+  no_gradient(r, names_of(r->g->names, /* texts of lang/tape/callback.c */
+                          gradient ? "call again" : "call"));
+}
+
+GRADS(DEFER) {
+  if (gr_attr(r->g, r->node, AT_INDEX))
+    no_gradient(r, gr_attr(r->g, r->node, AT_TEXT)->u.text);
+  else /* no function of a program */
+    refuse(r, ERR_GRAD_NONE, "a deferred function has no gradient, nor has a hook");
 }
 
 /* ---- effects: tokens carry no gradient */

@@ -127,8 +127,6 @@ bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs,
       Val v = gr_op(dst, OP_DEFER, in, 1 + (int)attr[1].u.i, attr, 3, NULL, 0, e);
       if (val_none(v)) return false;
       for (uint32_t k = 0; k < n->result_count; k++) to[k] = (Val){v.node, k};
-    } else if (n->op == OP_CALL) {
-      return gerr_set(e, ERR_NOT_YET, -1, "a host call inside a block that is computed again");
     } else if (n->op == OP_WRAP) {
       if (!ad_inline_pure(dst, body->regions[n->region0], in, to, e)) return false;
     } else {

@@ -196,6 +196,42 @@ static bool one_by_one(Batch *b, Key key) {
   return results(b, out, true);
 }
 
+/* A host function is called for each row; its tokens stay inside. */
+static bool batch_call(Batch *b) {
+  const GNode *at = b->at;
+  int n = (int)at->operand_count, count = 0, mapped = 0;
+  if (!b->any) return copy(b);
+  Graph *r = gr_new(b->a, b->src->dims, b->src->names, b->src->name);
+  r->blocks = b->src->blocks;
+  r->at = b->g->at;
+  Val *args = ARENA_ARRAY(b->a, Val, n), *inner = ARENA_ARRAY(b->a, Val, n);
+  inner[0] = VAL_NONE;
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 1; i < n; i++)
+      if (b->inb[i] == (pass == 0)) {
+        args[count++] = b->in[i];
+        inner[i] = gr_input(r, given_type(b, i));
+        mapped += pass == 0;
+      }
+  inner[0] = gr_op(r, OP_TOKEN, NULL, 0, NULL, 0, NULL, 0, b->e);
+  if (val_none(inner[0])) return false;
+  Attrs s;
+  attrs_of(b, &s);
+  Val v = gr_op(r, OP_CALL, inner, n, s.v, s.n, NULL, 0, b->e);
+  if (val_none(v)) return false;
+  for (uint32_t k = 1; k < at->result_count; k++) gr_output(r, (Val){v.node, k});
+  Attr many = attr_i(AT_MAPPED, mapped);
+  Val out = gr_op(b->g, OP_MAP, args, count, &many, 1, &r, 1, b->e);
+  if (val_none(out)) return false;
+  b->map[at->result0] = b->in[0];
+  b->batched[at->result0] = false;
+  for (uint32_t k = 1; k < at->result_count; k++) {
+    b->map[at->result0 + k] = (Val){out.node, k - 1};
+    b->batched[at->result0 + k] = true;
+  }
+  return true;
+}
+
 /* ---- rules */
 
 static bool batch_none(Batch *b) {

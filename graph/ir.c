@@ -5,6 +5,7 @@
  * arena. A node is appended only when everything it needs is there: a throw or a failed rule
  * leaves the graph as it was (array tails past the counts may be used up).
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/build.h"
@@ -261,6 +262,12 @@ bool type_eq(const Type *a, const Type *b) {
     if (a->dim[i] != b->dim[i]) return false;
   }
   return true;
+}
+
+void type_sized_text(char *to, size_t size, DType dtype, int rank, const int64_t *dim) {
+  int n = snprintf(to, size, "%s%s", dtype_info[dtype].name, rank ? "[" : "");
+  for (int k = 0; k < rank && (size_t)n < size; k++)
+    n += snprintf(to + n, size - (size_t)n, "%lld%s", (long long)dim[k], k + 1 < rank ? ", " : "]");
 }
 
 void type_print(Buf *out, const DimTab *t, const Type *ty) {

@@ -265,5 +265,6 @@ const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k); /* NULL when abse
 int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise);
 bool type_eq(const Type *a, const Type *b);                 /* kind, dtype, rank, dims, device */
 void type_print(Buf *out, const DimTab *t, const Type *ty); /* f32[B, 3] */
+void type_sized_text(char *to, size_t size, DType dtype, int rank, const int64_t *dim);
 
 #endif

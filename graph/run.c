@@ -566,6 +566,17 @@ static bool run_MAP(Run *r) {
 }
 
 /* ---- effects */
+static bool another_type(Run *r, int i, const Type *t, const int64_t *dim) {
+  const Attr *a = gr_attr(r->g, r->node, AT_TEXT);
+  const Tensor *x = r->out[i];
+  char have[160] = "nothing", want[160];
+  if (x) type_sized_text(have, sizeof have, x->dtype, x->rank, x->dim);
+  type_sized_text(want, sizeof want, (DType)t->dtype, t->rank, dim);
+  return gerr_set(r->e, r->op == OP_CALL ? ERR_HOST : ERR_IR_FORM, -1,
+                  "result %d of `%s` is %s, and was declared as %s", i - 1,
+                  a && a->kind == AK_TEXT ? a->u.text : op_info[r->op].text, have, want);
+}
+
 static bool effect(Run *r) {
   if (!r->c->effect || !r->g) {
     return gerr_set(r->e, ERR_IR_FORM, -1, "nobody handles the effect `%s` here",
@@ -582,11 +593,7 @@ static bool effect(Run *r) {
     bool same =
         x && x->dtype == (DType)t->dtype && x->rank == t->rank && x->store->dev == (Device)t->dev;
     for (int k = 0; same && k < t->rank; k++) same = x->dim[k] == dim[k];
-    if (!same) {
-      return gerr_set(r->e, ERR_IR_FORM, -1,
-                      "result %d of `%s` is not of the type it was declared with", i,
-                      op_info[r->op].text);
-    }
+    if (!same) return another_type(r, i, t, dim);
   }
   return true;
 }

@@ -120,7 +120,8 @@ typedef struct ckl_config {
 } ckl_config;
 
 /* A session is busy while a call of it runs. The call may call functions of the host
- * (ckl_config.alloc, write, may_open and progress, `done`, `report`, a compiler's). They may make,
+ * (ckl_config.alloc, write, may_open and progress, `done`, `report`, those of ckl_define, a
+ * compiler's). They may make,
  * read, retain and release values (`alloc` must not make any), read variables (ckl_get),
  * diagnostics, counters, names and help, and call ckl_interrupt. A call that would run a program or
  * change the session does nothing and returns CKL_EUSAGE, or NULL; ckl_close does nothing. */
@@ -215,6 +216,28 @@ int64_t ckl_bytes(ckl_session *s, const ckl_value *v);
  * dots, the names that may follow the last dot: `net.` gives the fields and methods of the
  * variable's value, `nn.` the declarations of the module. Lives until the next call. [m] */
 const char *ckl_complete(ckl_session *s, const char *prefix, size_t i);
+
+/* ---- functions of the host, which programs call */
+/* Computes a function. `in`: the arguments in order, borrowed; a parameter of type `int`, `float`,
+ * `num` or `bool` is a number, every other one a tensor. out[i], NULL before, gets a new reference
+ * to result i, of the declared type; a number will do for one without axes. A result other than
+ * CKL_OK ends the call; the diagnostic is at the call in the program. The session is busy.
+ * A gradient gets in `in` also the results, and then their cotangents (zeros for a result that is
+ * not float). out[i] is the gradient by argument i, like it, for each float tensor whose parameter
+ * has no default; NULL is zero. */
+typedef ckl_status (*ckl_function)(void *ud, ckl_session *s, ckl_value *const *in, ckl_value **out);
+/* Declares a function of the host for all programs of the session, until ckl_close: `declaration`
+ * is a `fn` without a body, as "fn smooth[N](x: f32[N], k: int) -> f32[N]". Its parameters are
+ * tensors and numbers, its result one of these, or a tuple or record of them. Script and code call
+ * it, and its arguments are checked, as for every `fn`. Its results must depend on its arguments
+ * alone: a call whose results nothing needs may be left out, and one may be repeated. `gradient`
+ * NULL: a gradient through a call is an error (grad-5). A later function of the same name replaces
+ * it. [mp] */
+ckl_status ckl_define(ckl_session *s, const char *declaration, ckl_function f,
+                      ckl_function gradient, void *ud);
+/* A status for such a function to return: CKL_ERUN. The diagnostic says `why`, up to some 400
+ * bytes. [-] */
+ckl_status ckl_fail(ckl_session *s, const char *why);
 
 /* ---- diagnostics of the last call */
 enum { CKL_COLOR = 1 };

@@ -151,6 +151,7 @@ struct Session {
   struct Hooks *hooks;       /* hook.c; NULL before the first */
   struct Captures *captures; /* capture.c */
   struct Compiler *compiler; /* host_compiler.c; NULL: the host has none */
+  struct HostFns *host_fns;  /* host_function.c; NULL: the host has none */
   bool busy;                 /* a call of the API runs */
   Stack outside;             /* the stack at the start of that call */
   OpenLoop *loops;           /* innermost */

@@ -82,7 +82,7 @@ static uint64_t count_nodes(const Graph *g) {
 
 static bool calls_hosts(const Graph *g) {
   for (size_t i = 0; i < g->node_count; i++)
-    if (g->nodes[i].op == OP_DEFER) return true;
+    if (g->nodes[i].op == OP_CALL || g->nodes[i].op == OP_DEFER) return true;
   for (size_t i = 0; i < g->region_count; i++)
     if (calls_hosts(g->regions[i])) return true;
   return false;
@@ -90,9 +90,6 @@ static bool calls_hosts(const Graph *g) {
 
 /* Whether nothing here is for kernels. */
 static bool by_reference(const Graph *g) {
-  for (size_t i = 0; i < g->node_count; i++) {
-    if (g->nodes[i].op == OP_CALL) return true;
-  }
   for (size_t i = 0; i < g->type_count; i++) {
     bool here = g->types[i].dev == DEV_CPU || g->types[i].dev == DEV_SPILL;
     if (g->types[i].kind == TK_TENSOR && !here) return true;

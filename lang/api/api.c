@@ -18,6 +18,7 @@
 #include "lang/names/module.h"
 #include "lang/names/resolve.h"
 #include "lang/tape/host_compiler.h"
+#include "lang/tape/host_function.h"
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
 #include "lang/value/random.h"
@@ -118,6 +119,7 @@ void ckl_close(ckl_session *k) {
   orphan(k);
   session_stop(s);
   backend_set(s, NULL, NULL);
+  host_functions_free(s);
   arena_free(&s->notes);
   for (ckl_value *v = s->handles, *next; v; v = next) {
     next = v->next;
@@ -187,6 +189,28 @@ ckl_status ckl_set_compiler(ckl_session *k, ckl_compiler f, void *ud) {
   CompilerJob c = {f, ud};
   Job j = {.s = &k->s, .more = &c};
   return api_perform(&j, work_set_compiler);
+}
+
+typedef struct DefineJob {
+  const char *declaration;
+  ckl_function f, gradient;
+  void *ud;
+} DefineJob;
+
+static void work_define(Job *j) {
+  DefineJob *d = j->more;
+  host_define(j->s, d->declaration, d->f, d->gradient, d->ud);
+}
+
+ckl_status ckl_define(ckl_session *k, const char *declaration, ckl_function f,
+                      ckl_function gradient, void *ud) {
+  DefineJob d = {declaration, f, gradient, ud};
+  Job j = {.s = &k->s, .more = &d};
+  return declaration && f ? api_perform(&j, work_define) : CKL_EUSAGE;
+}
+
+ckl_status ckl_fail(ckl_session *k, const char *why) {
+  return host_fails(&k->s, why);
 }
 
 /* ---- running */

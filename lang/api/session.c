@@ -24,6 +24,7 @@
 #include "lang/names/module.h"
 #include "lang/tape/capture.h"
 #include "lang/tape/hook.h"
+#include "lang/tape/host_function.h"
 #include "lang/tape/tape.h"
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
@@ -138,6 +139,7 @@ static void start_job(void *ud) {
   src_init(&s->sources, &s->perm);
   s->dims = dim_tab_new(&s->perm);
   s->prelude = module_embedded(s, "prelude", (Span){0});
+  host_declare_all(s);
   Module *m = ARENA_NEW(&s->perm, Module);
   m->name = names_of(s->names, "main");
   s->main = m;

@@ -23,6 +23,8 @@
 #include "lang/eval/rows.h"
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
+#include "lang/tape/callback.h"
+#include "lang/tape/host_function.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/log.h"
@@ -266,6 +268,8 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
   buf_init_arena(&b, &s->scratch);
   for (int i = 0; i < nd->result_count; i++) out[i] = NULL;
   switch ((OpCode)nd->op) {
+  case OP_DEFER: return host_no_gradient(g, node, e);
+  case OP_CALL: return host_function_run(s, g, node, in, out, e);
   case OP_PRINT:
     if (render(s, &b, text, in + 1, n - 1)) buf_putc(&b, '\n');
     log_write(s, 1, b.s, b.n);

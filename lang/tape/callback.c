@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "graph/shape.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/check/check.h"
@@ -28,7 +29,8 @@
 #include "lang/tape/record_op.h"
 #include "lang/value/fail.h"
 
-static const char deferred_text[] = "defer"; /* text of `defer` nodes; hooks have other texts */
+/* Texts of `defer` nodes; hooks have other ones. Those of calls stand for their gradients. */
+static const char deferred_text[] = "defer", call_text[] = "call", again_text[] = "call again";
 
 typedef enum HostKind {
   HOST_DEFER,  /* defer(f)(x) */
@@ -702,17 +704,24 @@ Tensor *host_own(Session *s, Tensor *t) {
   return t->store->foreign_free ? tn_copy(&s->mem, t, t->store->dev) : tn_ref(t);
 }
 
+bool host_no_gradient(const Graph *g, uint32_t node, GErr *e) {
+  const char *text = gr_attr(g, node, AT_TEXT)->u.text;
+  gerr_set(e, ERR_GRAD_NONE, -1, "%s",
+           !strcmp(text, deferred_text) ? "a deferred function has no gradient"
+           : !strcmp(text, call_text)   ? "this function of the host has no gradient"
+           : !strcmp(text, again_text)
+               ? "a second gradient goes through a function of the host, which has none"
+               : "a second gradient goes through a hook, which has none");
+  if (!strcmp(text, call_text)) gerr_help(e, "ckl_define takes one, and `stop(..)` does without");
+  return false;
+}
+
 bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                  GErr *e) {
   HostRun *r = ud;
   Session *s = r->s;
-  if (g->nodes[node].op != OP_DEFER) return effect_run(s, g, node, in, n, out, e);
   int64_t number = gr_attr_i(g, node, AT_INDEX, -1);
-  if (number < 0 || !r->hosts)
-    return gerr_set(e, ERR_GRAD_NONE, -1, "%s",
-                    strcmp(gr_attr(g, node, AT_TEXT)->u.text, deferred_text)
-                        ? "a second gradient goes through a hook, which has none"
-                        : "a deferred function has no gradient");
+  if (g->nodes[node].op != OP_DEFER || number < 0) return effect_run(s, g, node, in, n, out, e);
   size_t index = (size_t)number;
   int carry = (int)gr_attr_i(g, node, AT_CARRY, 1);
   const Attr *which = gr_attr(g, node, AT_WRT);

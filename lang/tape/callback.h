@@ -37,6 +37,8 @@ typedef struct HostRun HostRun;
 HostRun *host_run(Session *s, const Hosts *h, const Value *refs, Span grad);
 bool host_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Tensor **out,
                  GErr *e);
+/* The error of a `defer` node for a gradient that does not exist; false. */
+bool host_no_gradient(const Graph *g, uint32_t node, GErr *e);
 /* A new reference to t, or to a copy if t lies in memory of a run: a function of the program may
  * keep its arguments. */
 Tensor *host_own(Session *s, Tensor *t);

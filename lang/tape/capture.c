@@ -252,7 +252,7 @@ static bool run_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, int
     out[0] = NULL;
     return run_point(r, &r->k->points[gr_attr_i(g, node, AT_INDEX, 0)], in[1], &out[1]);
   }
-  if (!from->joint) return effect_run(s, g, node, in, n, out, e);
+  if (!from->joint || !r->host[origin]) return effect_run(s, g, node, in, n, out, e);
   return host_effect(r->host[origin], g, node, in, n, out, e);
 }
 

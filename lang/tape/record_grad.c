@@ -14,6 +14,7 @@
 #include "graph/op.h"
 #include "graph/pass.h"
 #include "graph/stash.h"
+#include "lang/compile/compile.h"
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/joint_ref.h"
 #include "lang/compile/tiering.h"
@@ -350,7 +351,9 @@ static bool run_node(Run *r, uint32_t i) {
               .interrupt = &s->kernel.stop,
               .env = r->env,
               .turn = native_turn,
-              .turn_ud = s};
+              .turn_ud = s,
+              .effect = effect_run,
+              .ud = s};
   c.anomaly = r->at->anomaly || (r->anomaly && s->modes.anomaly);
   if (n->region_count && any) {
     if (!run_region(r, i, in, t, tracked, out, outs, &c)) return false;
@@ -395,7 +398,8 @@ static bool run(Run *r) {
     if (!r->live[i] || r->held[r->g->nodes[i].result0].t) continue;
     fail_if_interrupted(r->s, r->span);
     if (op_info[r->g->nodes[i].op].traits & T_EFFECT)
-      return gerr_set(r->e, ERR_NOT_YET, -1, "a recorded gradient of a call with a host function");
+      return gerr_set(r->e, ERR_GRAD_NONE, -1,
+                      "a second gradient goes through a function of the host, which has none");
     if (!run_node(r, i)) return false;
   }
   return true;
@@ -509,7 +513,8 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
   Session *s = r->s;
   GErr *e = r->e;
   size_t nout = n->out_count, all = nout;
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env};
+  RunCtx c = {
+      .mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .effect = effect_run, .ud = s};
   if (n->joint) all = tape_joint(n)->forward->output_count;
   Tensor **out = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (n->joint ? !native_run(s, &n->joint->forward, tape_joint(n)->forward, "a backward", &c,

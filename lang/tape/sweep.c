@@ -200,6 +200,8 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
       .mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .anomaly = s->modes.anomaly};
   size_t nin = n->in_count;
   if (n->joint) {
+    ctx.effect = effect_run;
+    ctx.ud = s;
     const Joint *j = tape_joint(n);
     if (n->joint->spec.hosts) {
       ctx.effect = host_effect;

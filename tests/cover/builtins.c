@@ -885,6 +885,7 @@ static void leave_folder(void) {
 static void holes(int row) {
   Sig *s = &sigs[row];
   const char *name = rows[row].name;
+  if (!strcmp(name, "_host")) return; /* in functions of the host alone: tests/api/function.c */
   if (!s->cases) {
     wrong("hole: %s%s has no case", name, rows[row].signature ? rows[row].signature : "");
     return;

@@ -368,7 +368,7 @@ static void t_effects(void) {
     } else {
       check(!k.ok && !out[0]);
     }
-    if (round == 9) check_has(k.e.text, "not of the type it was declared with");
+    if (round == 9) check_has(k.e.text, "was declared as");
     if (round == 10) check_has(k.e.text, "nobody handles");
     tn_unref(out[0]);
     tn_unref(in);
