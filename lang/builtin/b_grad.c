@@ -18,14 +18,17 @@
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/call.h"
+#include "lang/eval/element.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/history.h"
+#include "lang/eval/index.h"
 #include "lang/eval/model.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/sides.h"
 #include "lang/eval/state.h"
+#include "lang/eval/steps.h"
 #include "lang/eval/want.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/gradient.h"
@@ -589,41 +592,148 @@ static Value mapped(Session *s, const Stage *st, Value result, size_t k, const V
   return tree_map(s, 1, &result, fill_leaf, &f, at);
 }
 
+/* ---- vmap */
+
+/* The arguments of vmap: trees whose tensors have the axis, or lists of one element each. */
+typedef struct Rows {
+  Session *s;
+  Span at;
+  Value *rows; /* the tensors in them, in order */
+  size_t count, cap, next;
+  size_t argument; /* the present one, from 1 */
+  const Stage *st; /* in which elements are inputs */
+  int64_t i;       /* the present element, of those that run in order */
+} Rows;
+
+static bool is_list(Value v) {
+  return v.tag == V_LIST && !v_is_weak_list(v);
+}
+
+static bool has_parts(Value v) {
+  return is_list(v) || v.tag == V_TUPLE || v.tag == V_RECORD || v.tag == V_DICT;
+}
+
+/* What is inside of a tree, and the same for each element. */
+static bool stays(Value v) {
+  return v.tag == V_NONE || tree_structure(v, ".");
+}
+
+static void find_rows(Rows *r, Value v, bool part) {
+  stack_check();
+  Session *s = r->s;
+  size_t n;
+  const Value *items = has_parts(v) ? value_items(v, &n) : NULL;
+  for (size_t i = 0; items && i < n; i++) find_rows(r, items[i], true);
+  if (items || has_parts(v) || (part && stays(v))) return;
+  if (v.tag == V_INST)
+    fail_help(s, ERR_WANT_TENSOR, r->at, "a list of models gives one after the other",
+              "`vmap` goes over a leading axis, and argument %zu %s a model", r->argument,
+              part ? "has" : "is");
+  v = op_as_tensor(s, v, DT_COUNT, r->at);
+  if (!op_type_of(s, v).rank)
+    fail_at(s, ERR_RANK, r->at, "`vmap` goes over a leading axis, %sargument %zu is a scalar",
+            part ? "a part of " : "", r->argument);
+  VEC_PUSH(&s->scratch, r->rows, r->count, r->cap, v);
+}
+
+/* v with an element in place of each of its tensors: an input of the region, or element i. */
+static Value element_of(Rows *r, Value v) {
+  stack_check();
+  Session *s = r->s;
+  size_t n;
+  Value *items = has_parts(v) ? value_parts(s, v, &n) : NULL;
+  if (items) {
+    for (size_t i = 0; i < n; i++) items[i] = element_of(r, items[i]);
+    return value_like(s, v, items);
+  }
+  if (has_parts(v) || stays(v)) return v;
+  Value row = r->rows[r->next++];
+  if (!r->st) return op_element(s, row, r->i, r->at);
+  Type t = op_type_of(s, row);
+  t.rank--;
+  memmove(t.dim, t.dim + 1, sizeof(Dim) * t.rank);
+  Value e = {.tag = V_NODE, .aux = r->st->level};
+  e.u.v = gr_input(r->st->g, &t);
+  return e;
+}
+
+static _Noreturn void rows_differ(Session *s, Span at) {
+  fail_at(s, ERR_SHAPE_BATCH, at, "the leading axes of the arguments of `vmap` differ");
+}
+
+/* The size of the axis that all tensors have. */
+static Dim rows_size(const Rows *r) {
+  Session *s = r->s;
+  Dim n = op_type_of(s, r->rows[0]).dim[0];
+  for (size_t i = 1; i < r->count; i++) {
+    Dim d = op_type_of(s, r->rows[i]).dim[0];
+    if (d == n) continue;
+    if (dim_compare(op_dims_of(s), d, n) == DIM_DIFFERENT) rows_differ(s, r->at);
+    gr_check(s->stage->g, CHECK_EQ, d, n, "the leading axes of the arguments of `vmap` differ");
+  }
+  return n;
+}
+
+static Value stack_leaf(Session *s, void *ud, size_t n, Value *v, const char *path) {
+  if (v[0].tag == V_NONE || tree_structure(v[0], path)) return v[0];
+  return op_stack(s, n, v, 0, *(Span *)ud);
+}
+
+/* Lists have elements of any kind, models too: a call for each, and the results stacked. */
+static Value vmap_in_order(Rows *r, Value f, size_t k, const Value *args) {
+  Session *s = r->s;
+  int64_t n = -1, size;
+  for (size_t i = 0; i < k; i++) {
+    if (!is_list(args[i])) continue;
+    if (n >= 0 && n != (int64_t)args[i].u.list->count) rows_differ(s, r->at);
+    n = (int64_t)args[i].u.list->count;
+  }
+  if (!n) fail_at(s, ERR_SHAPE_BATCH, r->at, "`vmap` of an empty list has no result");
+  for (size_t i = 0; i < r->count; i++) {
+    unit_need_const(s, op_type_of(s, r->rows[i]).dim[0], r->at, "the number of elements", &size);
+    if (size != n) rows_differ(s, r->at);
+  }
+  Value *elem = ARENA_ARRAY(&s->scratch, Value, k + 1), *y = ARENA_ARRAY(&s->scratch, Value, n);
+  Element *element = elements_start(s);
+  for (r->i = 0; r->i < n; r->i++) {
+    count_step(s, r->at);
+    element_enter(s, element);
+    r->next = 0;
+    for (size_t i = 0; i < k; i++)
+      elem[i] = is_list(args[i]) ? args[i].u.list->items[r->i] : element_of(r, args[i]);
+    y[r->i] = call_simple(s, f, k, elem, r->at);
+    element_leave(s, element);
+  }
+  elements_end(s, element);
+  return tree_map(s, (size_t)n, y, stack_leaf, &r->at, r->at);
+}
+
 BUILTIN_FN(bi_vmap) {
   if (!s->stage) fail_at(s, ERR_BUG, c->at, "_vmap outside code");
   Value xs = c->v[1];
-  size_t k = xs.tag == V_TUPLE ? xs.u.list->count : 1;
-  Value *rows = ARENA_ARRAY(&s->scratch, Value, k + 1),
-        *elem = ARENA_ARRAY(&s->scratch, Value, k + 1);
-  Dim n = DIM_BAD;
-  Type *types = ARENA_ARRAY(&s->scratch, Type, k + 1);
-  for (size_t i = 0; i < k; i++) {
-    rows[i] = op_as_tensor(s, xs.tag == V_TUPLE ? xs.u.list->items[i] : xs, DT_COUNT, c->at);
-    types[i] = op_type_of(s, rows[i]);
-    if (!types[i].rank)
-      fail_at(s, ERR_RANK, c->at, "`vmap` goes over a leading axis, argument %zu is a scalar",
-              i + 1);
-    if (i && types[i].dim[0] != n &&
-        dim_compare(op_dims_of(s), types[i].dim[0], n) == DIM_DIFFERENT)
-      fail_at(s, ERR_SHAPE_BATCH, c->at, "the leading axes of the arguments of `vmap` differ");
-    if (i && types[i].dim[0] != n)
-      gr_check(s->stage->g, CHECK_EQ, types[i].dim[0], n,
-               "the leading axes of the arguments of `vmap` differ");
-    if (!i) n = types[i].dim[0];
+  bool several = xs.tag == V_TUPLE, lists = false;
+  size_t k = several ? xs.u.list->count : 1;
+  const Value *args = several ? xs.u.list->items : &xs;
+  Rows r = {.s = s, .at = c->at};
+  for (r.argument = 1; r.argument <= k; r.argument++) {
+    Value v = args[r.argument - 1];
+    if (!tree_known(s, v)) return (Value){.tag = V_UNKNOWN};
+    lists |= is_list(v);
+    if (!is_list(v)) find_rows(&r, v, false);
   }
+  if (lists) return vmap_in_order(&r, c->v[0], k, args);
+  if (!r.count)
+    fail_at(s, ERR_SHAPE_BATCH, c->at, "`vmap` goes over a leading axis, and there is no tensor");
+  Dim n = rows_size(&r);
+  Value *elem = ARENA_ARRAY(&s->scratch, Value, k + 1);
   Stage st;
   region_open(s, &st, NULL);
-  for (size_t i = 0; i < k; i++) {
-    Type t = types[i];
-    t.rank--;
-    memmove(t.dim, t.dim + 1, sizeof(Dim) * t.rank);
-    elem[i] = (Value){.tag = V_NODE, .aux = st.level};
-    elem[i].u.v = gr_input(st.g, &t);
-  }
+  r.st = &st;
+  for (size_t i = 0; i < k; i++) elem[i] = element_of(&r, args[i]);
   Value y = call_simple(s, c->v[0], k, elem, c->at);
   y = tree_map(s, 1, &y, output_leaf, &c->at, c->at);
   stage_pop(s);
-  return mapped(s, &st, y, k, rows, n, c->at);
+  return mapped(s, &st, y, r.count, r.rows, n, c->at);
 }
 
 /* Row by row: the gradient of <gradient, e> for every basis vector e. */

@@ -864,10 +864,13 @@ static void batch(Maker *m, int into) { /* all forms have three calls: draws go 
   Var a = tensor("", m->dt, 2, m->n, m->d, m->d), *x = body_pick(m, ALIKE, &a);
   if (!x || strcmp(x->dim[0].text, "N")) return;
   Var from = *x, *r = body_define(m, &a);
-  const char *text = chance(m, 50)
-                         ? part_text(m->w, "stop(vmap(fn(r: %s[%s]) = row0(r, k), %s))",
-                                     dt_name[m->dt], m->d.text, from.name)
-                         : part_text(m->w, "stop([row0(stop(r), k) for r in %s])", from.name);
+  const char *text =
+      chance(m, 50) ? part_text(m->w, "stop([row0(stop(r), k) for r in %s])", from.name)
+      : chance(m, 50)
+          ? part_text(m->w, "stop(vmap(fn(t) = row0(t[\"r\"].0, k), [\"r\": (%s, none)]))",
+                      from.name)
+          : part_text(m->w, "stop(vmap(fn(r: %s[%s]) = row0(r, k), %s))", dt_name[m->dt], m->d.text,
+                      from.name);
   int b = part_add(m->w, into, BATCH, text);
   m->w->part[b].out = part_text(m->w, "%s", r->name);
   m->w->part[b].also =
