@@ -87,7 +87,7 @@ static const Option options[] = {
     {'s', 0, "seed", "N", "start all random numbers from N, as seed(N) would"},
     {'F', 0, "spill", "FILE", "keep offloaded values of the host in FILE, not in memory"},
     {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
-    {'P', 0, "profile", NULL, "print the time of compiled code by line at the end"},
+    {'P', 0, "profile", NULL, "print the time of script and of compiled code by line at the end"},
     {'A', 0, "plan", NULL, "print what each compiled call takes, before the first of each"},
     {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
     {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},

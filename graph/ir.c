@@ -52,10 +52,10 @@ static bool same_span(Span a, Span b) {
 }
 
 bool prov_same(const Prov *a, const Prov *b) {
-  return same_span(a->span, b->span) && a->path == b->path && a->name == b->name &&
-         a->region == b->region && a->within == b->within && a->origin == b->origin &&
-         a->tag == b->tag && a->backward == b->backward && a->recomputed == b->recomputed &&
-         a->anomaly == b->anomaly;
+  return same_span(a->span, b->span) && same_span(a->caller, b->caller) && a->path == b->path &&
+         a->name == b->name && a->region == b->region && a->within == b->within &&
+         a->origin == b->origin && a->tag == b->tag && a->backward == b->backward &&
+         a->recomputed == b->recomputed && a->anomaly == b->anomaly;
 }
 
 uint32_t gr_block(Graph *g, Block b) {

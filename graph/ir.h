@@ -138,6 +138,7 @@ typedef struct BlockTab { /* shared by all graphs of a function, as its DimTab i
 
 typedef struct Prov {
   Span span;        /* user's source */
+  Span caller;      /* of a span in the library: the call in the program; file 0: unknown */
   Name path;        /* layer path "net.blocks.0.attn", or NULL */
   Name name;        /* the `let` that names the value, or NULL */
   uint32_t region;  /* checkpoint block in which the node was written, 0 = none; a backward node has

@@ -188,6 +188,7 @@ struct Session {
     bool perf_map, profile, trace, show_plan, json;
     size_t stack; /* most bytes of C stack for a call; 0 = what there is */
   } config;
+  struct LineTimes *line_times; /* eval/line_times.c; NULL before the first */
   struct NativeOps *native_ops; /* eager_kernels.c */
   struct Regexes *regexes;      /* b_regex.c; NULL before the first */
   struct Jit *jit;              /* opened at the first compiled call */

@@ -213,6 +213,7 @@ void session_stop(Session *s) {
   s->main = s->prelude = NULL;
   s->names = NULL;
   s->builtins = NULL;
+  s->line_times = NULL;
   s->text_out = NULL;
   s->top_ordinal = 0;
   s->seed_given = false;

@@ -16,6 +16,7 @@
 #include "lang/compile/report.h"
 #include "lang/compile/tiering.h"
 #include "lang/eval/call.h"
+#include "lang/eval/line_times.h"
 #include "lang/names/complete.h"
 #include "lang/names/help.h"
 #include "lang/value/fail.h"
@@ -131,6 +132,7 @@ const char *ckl_format(ckl_session *k, const char *path, const char *text, size_
 }
 
 static void work_profile(TextJob *t) {
+  line_times_print(t->s, t->b);
   native_profile(t->s, t->b);
 }
 

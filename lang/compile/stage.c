@@ -12,6 +12,7 @@
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/state.h"
+#include "lang/names/module.h"
 #include "lang/value/fail.h"
 #include "lang/value/path.h"
 
@@ -30,9 +31,21 @@ void stage_pop(Session *s) {
   s->stage = s->stage->up;
 }
 
+/* For a place in the library, the call that leads there from code of the program. The outermost call
+ * does not count: it is another one at each run. */
+static Span caller(const Session *s) {
+  for (const Frame *f = s->frame; f && f->code && f->up && f->up->code; f = f->up) {
+    const Module *here = f->module, *up = f->up->module;
+    if (here->path || here == s->main) break;
+    if (up->path || up == s->main) return f->call;
+  }
+  return (Span){0};
+}
+
 void stage_at(Session *s, Span at) {
   Prov *p = &s->stage->g->at;
   p->span = at;
+  p->caller = caller(s);
   p->path = path_stage(s);
   if (s->modes.opaque)
     p->path = names_of(s->names, fail_text(s, "%s%s", p->path ? p->path : "", s->modes.opaque));

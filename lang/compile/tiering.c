@@ -341,9 +341,10 @@ static void add_time(void *ud, const JitTime *t) {
   Session *s = p->s;
   uint32_t line = 0, col;
   const char *file = t->function ? t->function : "an operation of script";
-  if (t->prov->span.file) {
-    src_place(&s->sources, t->prov->span.file, t->prov->span.lo, &line, &col);
-    file = src_get(&s->sources, t->prov->span.file)->path;
+  Span at = t->prov->caller.file ? t->prov->caller : t->prov->span; /* a line of the program */
+  if (at.file) {
+    src_place(&s->sources, at.file, at.lo, &line, &col);
+    file = src_get(&s->sources, at.file)->path;
   }
   size_t i = 0;
   while (i < p->count && (p->lines[i].line != line || strcmp(p->lines[i].file, file))) i++;

@@ -20,6 +20,7 @@
 #include "lang/eval/sides.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
+#include "lang/eval/line_times.h"
 #include "lang/eval/index.h"
 #include "lang/eval/loop_body.h"
 #include "lang/eval/number.h"
@@ -820,7 +821,7 @@ static APART void declare_local(Session *s, Node *st) {
   local_push(s, st->fn->name.name, f, false, st->fn->name.span);
 }
 
-Flow eval_stmt(Session *s, Node *st, Value *last) {
+static Flow run_stmt(Session *s, Node *st, Value *last) {
   count_step(s, st->span);
   *last = v_unit();
   s->tail = NULL;
@@ -852,6 +853,14 @@ Flow eval_stmt(Session *s, Node *st, Value *last) {
   default: fail_at(s, ERR_BUG, st->span, "statement of kind %s", ast_kind_name(st->kind));
   }
   return eval_take_flow(s);
+}
+
+Flow eval_stmt(Session *s, Node *st, Value *last) {
+  if (!s->config.profile || s->stage || s->abstract) return run_stmt(s, st, last);
+  size_t before = line_times_enter(s, st->span);
+  Flow f = run_stmt(s, st, last);
+  line_times_leave(s, before);
+  return f;
 }
 
 typedef struct Rest {
