@@ -120,6 +120,21 @@ static uint32_t line_end(const Parser *ps, uint32_t at) {
   return p ? (uint32_t)(p - ps->lx.text) : ps->lx.n;
 }
 
+/* The first byte from `at` on that is no blank or newline and not in a comment. */
+static uint32_t next_visible(const Parser *ps, uint32_t at) {
+  const Lexer *lx = &ps->lx;
+  while (at < lx->n) {
+    char c = lx->text[at];
+    if (c == '#')
+      at = line_end(ps, at);
+    else if (c != ' ' && c != '\t' && c != '\r' && c != '\n')
+      break;
+    else
+      at++;
+  }
+  return at;
+}
+
 /* ---- words of other languages */
 
 typedef struct Foreign {
@@ -134,8 +149,10 @@ static const Foreign starters[] = {
     {"function", "a function is declared with `fn`", "fn f(x) = e, or fn f(x) { .. }"},
     {"class", "a class is a `model`", "model M(n: int) { param w: f32[n]  fn forward(x) = .. }"},
     {"struct", "a record type is declared with `type`", "type P = (x: f32, y: f32)"},
-    {"import", "declarations are brought by `use`", "use nn (Linear), or use \"file.ckl\" as m"},
-    {"from", "declarations are brought by `use`", "use nn (Linear)"},
+    {"import", "declarations are brought by `use`",
+     "functions of tensors need none; use nn (Linear), or use \"file.ckl\" as m"},
+    {"from", "declarations are brought by `use`",
+     "functions of tensors need none; use nn (Linear), or use \"file.ckl\" (f)"},
     {"include", "declarations are brought by `use`", "use nn, or use \"file.ckl\" as m"},
     {"require", "declarations are brought by `use`", "use nn, or use \"file.ckl\" as m"},
     {"elif", "`elif` is written `else if`, on the line of the `}`", "if a { .. } else if b { .. }"},
@@ -148,17 +165,29 @@ static const Foreign starters[] = {
     {"val", "a value that does not change is a `let`", "let x = e"},
     {"mut", "a variable is declared with `var`", "var x = e"},
     {"auto", "a value is named with `let`", "let x = e"},
+    {"local", "a value is named with `let`", "let x = e"},
     {"int", "a value is named with `let`", "let n: int = e"},
     {"float", "a value is named with `let`", "let x: float = e"},
     {"try", "there are no exceptions to catch",
      "`error_of(f)` runs f and gives its error, or none"},
+    {"except", "there are no exceptions to catch",
+     "`error_of(f)` runs f and gives its error, or none"},
+    {"catch", "there are no exceptions to catch",
+     "`error_of(f)` runs f and gives its error, or none"},
+    {"finally", "there are no exceptions to catch",
+     "`error_of(f)` runs f and gives its error, or none"},
     {"raise", "there are no exceptions", "`assert c` stops the program when c is false"},
     {"throw", "there are no exceptions", "`assert c` stops the program when c is false"},
-    {"with", "a block with a mode is `wrap`", "wrap <no_grad> { .. }"},
+    {"with", "a block with a mode is `wrap`",
+     "wrap <no_grad> { .. }; a file is read whole, by one call: read_text(path)"},
     {"switch", "there is no `switch`", "if a { .. } else if b { .. } else { .. }"},
     {"match", "there is no `match`", "if a { .. } else if b { .. } else { .. }"},
+    {"case", "there is no `switch`", "if a { .. } else if b { .. } else { .. }"},
     {"print", "a call has parentheses", "print(x)"},
-    {"del", "nothing is deleted by hand", "memory is freed as soon as nothing refers to it"},
+    {"echo", "`echo` is written `print`", "print(x)"},
+    {"puts", "`puts` is written `print`", "print(x)"},
+    {"del", "nothing is deleted by hand",
+     "memory is freed as soon as nothing refers to it; d .= remove(key) takes a key out"},
     {"global", "a `proc` sees the `var`s of the file as they are", NULL},
     {"nonlocal", "a function cannot assign a variable outside of it", "return the new value"},
     {"async", "there is no `async`", NULL},
@@ -178,7 +207,8 @@ static const Foreign operators[] = {
     {"div", "`div` is written `//`", NULL},
     {"xor", "`xor` of bools is written `!=`", NULL},
     {"to", "a range is written `0..n`", NULL},
-    {"step", "a range has no step", "for i in 0..n { let k = 2 * i .. }"},
+    {"step", "a range has no step", "for i in step_by(0..n, 2) { .. }"},
+    {"as", "a cast is a call", "f32(x), int(x)"},
     {"else", "`else` belongs to a block", "if c { a } else { b }"},
 };
 
@@ -214,27 +244,16 @@ static bool foreign_word(Parser *ps, Tok t) {
   if (ps->prev.kind == TK_IDENT && is_text(ps, ps->prev, "new") && is_word(ps, t))
     return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, ps->prev.hi, "an instance is made by a call",
                "Mlp(64, 10)");
+  if (is_text(ps, t, "is") && fits(ps, TK_PLUS) &&
+      !strncmp(ps->lx.text + next_visible(ps, t.hi), "not ", 4))
+    return say(ps, ERR_SYNTAX_WORD, t.lo, next_visible(ps, t.hi) + 3, "`is not` is written `!=`",
+               "x != none; not same(a, b) compares identity");
   if ((f = FOREIGN(ps, t, operators)) != NULL && fits(ps, TK_PLUS))
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, f->say, f->help);
   return false;
 }
 
 /* ---- repairs */
-
-/* The first byte from `at` on that is no blank or newline and not in a comment. */
-static uint32_t next_visible(const Parser *ps, uint32_t at) {
-  const Lexer *lx = &ps->lx;
-  while (at < lx->n) {
-    char c = lx->text[at];
-    if (c == '#')
-      at = line_end(ps, at);
-    else if (c != ' ' && c != '\t' && c != '\r' && c != '\n')
-      break;
-    else
-      at++;
-  }
-  return at;
-}
 
 static bool mend_newline(Parser *ps, Tok *t) {
   if (!fits(ps, TK_LBRACE)) return false;
@@ -401,6 +420,13 @@ static bool body_missing(Parser *ps, Tok t) {
   return true;
 }
 
+/* `for i in 1:9`. */
+static bool range_of_colon(Parser *ps, Tok t) {
+  char next = t.kind == TK_COLON ? ps->lx.text[t.hi] : ' ';
+  if (ps->prev.kind != TK_INT || next < '0' || next > '9' || !header_open(ps, TK_FOR)) return false;
+  return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a range is written `0..n`", NULL);
+}
+
 /* `// text` meant as a comment: leaves the rest of the line out. */
 static bool comment_slip(Parser *ps, Tok t) {
   uint32_t at;
@@ -420,6 +446,42 @@ static bool comment_slip(Parser *ps, Tok t) {
   return true;
 }
 
+/* Whether the open `{` stands where a value does: `let s = {`, `f({`. */
+static bool brace_of_value(const Parser *ps) {
+  if (top(ps) != '{') return false;
+  uint32_t at = ps->lx.open[ps->lx.depth - 1].at;
+  while (at > 0 && ps->lx.text[at - 1] == ' ') at--;
+  return at > 0 && strchr("=(,[:", ps->lx.text[at - 1]);
+}
+
+/* Several values or names without the brackets around them. */
+static bool brackets_missing(Parser *ps, Tok t) {
+  bool value = fits(ps, TK_PLUS), set = value && brace_of_value(ps);
+  if (t.kind == TK_FOR && value && !t.first && (set || top(ps) == '('))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "a comprehension stands in brackets",
+               set ? "[k: e for k in xs] makes a dict, set([e for k in xs]) a set"
+                   : "[f(i) for i in 0..n]");
+  if (t.kind == TK_LBRACK && (ps->prev.kind == TK_LET || ps->prev.kind == TK_VAR ||
+                              (ps->prev.kind == TK_FOR && fits(ps, TK_IDENT))))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "a pattern stands in parentheses", "let (a, b) = xs");
+  if (t.kind != TK_COMMA) return false;
+  if (header_open(ps, TK_ASSERT) && value)
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "an `assert` has a condition and no text",
+               "the error shows the condition; a comment can say more");
+  if (fits(ps, TK_IN) && header_open(ps, TK_FOR))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "several names stand in parentheses",
+               "for (k, e) in d { .. }");
+  if (set) return say(ps, ERR_SYNTAX, t.lo, t.hi, "a set is written `set(a, b)`", NULL);
+  if (fits(ps, TK_EQ))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi,
+               value ? "several values or names stand in parentheses"
+                     : "several names stand in parentheses",
+               "let (a, b) = (1, 2)");
+  if (value && (top(ps) == 0 || top(ps) == '{'))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "several values stand in parentheses", "(1, 2)");
+  return false;
+}
+
 static bool after_operand(Parser *ps, Tok t) {
   if (!fits(ps, TK_PLUS) || fits(ps, TK_INT)) return false;
   Lexer *lx = &ps->lx;
@@ -431,7 +493,7 @@ static bool after_operand(Parser *ps, Tok t) {
                "write `a < b and b < c`");
   if (t.kind == TK_RANGE)
     return say(ps, ERR_SYNTAX_CHAIN, t.lo, t.hi, "ranges do not chain",
-               "a slice with a step is `x[a:b:c]`; a range has no step");
+               "a slice with a step is `x[a:b:c]`, of a range `step_by(a..b, c)`");
   if (t.kind == TK_LBRACE && ps->prev.kind == TK_RPAREN)
     return say(ps, ERR_SYNTAX_TRAIL, t.lo, t.hi, "a block is no argument of a call",
                "write `f(x, fn() { .. })`, or `wrap <f x> { .. }`");
@@ -455,6 +517,10 @@ static bool after_operand(Parser *ps, Tok t) {
     if (gr_symbol(ps->gr, i) == TK_LBRACE)
       return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a dict is written in brackets: `[\"x\": 1]`",
                  "a record is `(x = 1, y = 2)`");
+  if (t.kind == TK_STR_OPEN && ps->prev.kind == TK_IDENT && ps->prev.hi == t.lo)
+    return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.lo + 1,
+               "no letter but `r` stands before a string",
+               "each string has holes, as in \"x is {x}\"; bytes(\"..\") gives its bytes");
   if (begins_expr(t.kind) && (!t.first || fits(ps, TK_COMMA))) {
     Buf b;
     buf_init_arena(&b, ps->c->arena);
@@ -480,7 +546,16 @@ static bool small_slip(Parser *ps, Tok t) {
   const char *s = lx->text;
   if (t.kind == TK_PLUS && ps->prev.kind == TK_PLUS && ps->prev.hi == t.lo)
     return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "there is no `++`", "write `x += 1`");
-  if (t.kind == TK_SEP && ps->prev.kind == TK_MINUS && ps->prev2.kind == TK_MINUS)
+  if (t.kind == TK_PLUS && t.first && s[t.hi] == '+')
+    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi + 1, "there is no `++`", "write `x += 1`");
+  if (t.kind == TK_LT && ps->prev.kind == TK_LT && ps->prev.hi == t.lo)
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "there is no `<<`", "n * 2 ** k");
+  if (t.kind == TK_GT && ps->prev.kind == TK_GT && ps->prev.hi == t.lo)
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "there is no `>>`", "n // 2 ** k");
+  if (ps->prev.kind == TK_RANGE && t.kind == TK_EQ)
+    return say(ps, ERR_SYNTAX_CHAIN, ps->prev.lo, t.hi, "a range ends before its upper end",
+               "0..n + 1");
+  if ((t.kind == TK_SEP || !t.kind) && ps->prev.kind == TK_MINUS && ps->prev2.kind == TK_MINUS)
     return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no `--`",
                "write `x -= 1`");
   if (ps->prev.kind == TK_DOT)
@@ -492,7 +567,7 @@ static bool small_slip(Parser *ps, Tok t) {
         "put it at the end of the line before; inside parentheses a line may break anywhere");
   if (t.kind == TK_HOLE_CLOSE && ps->prev.kind == TK_HOLE_OPEN)
     return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.hi, "this hole of the string is empty",
-               "a brace as text is doubled: `{{` and `}}`");
+               "a hole holds the value: \"{x}\"; a brace as text is doubled: `{{` and `}}`");
   if (t.kind == TK_BACKWARD && t.first)
     return say(ps, ERR_SYNTAX_ELSE, t.lo, t.hi,
                "`backward` stands on the line where the body of its function ends", NULL);
@@ -521,14 +596,34 @@ static bool small_slip(Parser *ps, Tok t) {
       !fits(ps, TK_COMMA))
     return say(ps, ERR_SYNTAX, ps->prev.hi, ps->prev.hi + 1, "a `let` or `var` has a value",
                "let x = e");
-  if (header_open(ps, TK_FOR) && t.kind == TK_EQ && fits(ps, TK_IN))
+  bool counted = false; /* `for (i = 0`, `for (int i` */
+  for (int i = 0; top(ps) == '(' && i < 6 && !counted; i++)
+    counted = gr_symbol(ps->gr, i) == TK_LPAREN && gr_symbol(ps->gr, i + 1) == TK_FOR;
+  if ((t.kind == TK_EQ || t.kind == TK_IDENT) &&
+      (counted || (t.kind == TK_EQ && header_open(ps, TK_FOR) && fits(ps, TK_IN))))
     return say(ps, ERR_SYNTAX_EQUALS, t.lo, t.hi,
                "a `for` runs over a range, a tensor, a list or a sequence", "for i in 0..n { .. }");
   if (t.kind == TK_STAR && gr_symbol(ps->gr, 0) == TK_LPAREN && gr_symbol(ps->gr, 2) == TK_USE)
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "a `use` names what it brings",
                "use nn (Linear, Conv2d), or `use nn` and then nn.Linear");
-  if (t.kind == TK_STAR && (fits(ps, TK_COMMA) || fits(ps, TK_IDENT)) && !fits(ps, TK_PLUS) &&
-      top(ps) == '(')
+  if (t.kind == TK_STAR && top(ps) == '[' && fits(ps, TK_INT))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "a list is not taken apart in another",
+               "concat(xs, list(1, 2)) joins lists, [x for x in xs] makes one of any sequence");
+  if ((t.kind == TK_LPAREN && (ps->prev2.kind == TK_LET || ps->prev2.kind == TK_VAR)) &&
+      ps->prev.kind == TK_IDENT)
+    return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev2.hi, "a function is declared with `fn`",
+               "fn f(x) = e, or fn f(x) { .. }");
+  if (fits(ps, TK_LPAREN) && !fits(ps, TK_PLUS) && !fits(ps, TK_INT) &&
+      (t.kind == TK_IDENT || t.kind == TK_ARROW || t.kind == TK_EQ) &&
+      (ps->prev.kind == TK_FN || ps->prev2.kind == TK_FN))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the parameters of a function stand in parentheses",
+               "fn f(x) = e");
+  if (continues(t.kind) && t.kind != TK_COMMA && fits(ps, TK_LBRACE) && fits(ps, TK_EQ) &&
+      !fits(ps, TK_PLUS))
+    return say(ps, ERR_SYNTAX, t.lo, t.hi, "the type of the result stands after `->`",
+               "an expression as the body follows `=`: fn(x) = e");
+  if ((t.kind == TK_STAR || t.kind == TK_POW) && (fits(ps, TK_COMMA) || fits(ps, TK_IDENT)) &&
+      !fits(ps, TK_PLUS) && top(ps) == '(')
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "the number of arguments is fixed",
                "pass a list or a tuple");
   if ((t.kind == TK_IDENT || is_reserved(ps, t)) && ps->prev.kind == TK_IDENT && top(ps) == '(' &&
@@ -603,7 +698,8 @@ void ps_complain(Parser *ps, Tok t) {
     return;
   }
   if (unclosed_bracket(ps, t) || comment_slip(ps, t) || method_without_fn(ps, t) ||
-      foreign_word(ps, t) || body_missing(ps, t) || after_operand(ps, t) || small_slip(ps, t))
+      foreign_word(ps, t) || range_of_colon(ps, t) || body_missing(ps, t) ||
+      brackets_missing(ps, t) || after_operand(ps, t) || small_slip(ps, t))
     return;
   if (t.kind == TK_EQ && (ps->prev2.kind == TK_PARAM || ps->prev2.kind == TK_BUFFER)) {
     bool param = ps->prev2.kind == TK_PARAM;

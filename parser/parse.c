@@ -141,6 +141,8 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
                "`let t = ..` and then `a = t.0; b = t.1`");
     else if (target->kind == N_BINARY)
       lex_help(&ps->lx, g, "to compare write `==`");
+    else if (target->kind == N_CALL && target->call.callee->kind == N_NAME)
+      lex_help(&ps->lx, g, "a function is declared with `fn f(x) = e`");
     else if (target->kind == N_ITEM)
       lex_help(&ps->lx, g,
                "items of a tuple are fixed; make a new tuple, or use a record: `r.x = e`");

@@ -127,8 +127,8 @@ BUILTIN_FN(bi_join) {
     fail_help(s, ERR_WANT_STR, c->spans[0], "`[str(x) for x in xs]` makes such a list",
               "`join` takes a list of texts, not %s", value_type_text(s, xs));
   if (c->rest_n && c->rest[0].tag != V_STR)
-    fail_at(s, ERR_WANT_STR, c->rest_spans[0], "`join` takes a str here, not %s",
-            value_type_text(s, c->rest[0]));
+    fail_help(s, ERR_WANT_STR, c->rest_spans[0], "the list comes first: `xs.join(\", \")`",
+              "`join` takes a str here, not %s", value_type_text(s, c->rest[0]));
   const StrObj *sep = c->rest_n ? c->rest[0].u.str : NULL;
   Room r = {.s = s};
   size_t count = xs.u.list->count;

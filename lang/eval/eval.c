@@ -181,6 +181,9 @@ static _Noreturn void no_field(Session *s, const Node *e, Value x) {
       x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
   if (here)
     dg_help(&s->diags, d, "%s", here);
+  else if (x.tag == V_DICT)
+    dg_help(&s->diags, d, "the value of a key is `%s[\"%s\"]`",
+            e->dot.object->kind == N_NAME ? e->dot.object->name : "..", f);
   else if (x.tag != V_INST && x.tag != V_RECORD &&
            bind_name_value(s, f, at, false).tag != V_UNKNOWN)
     dg_help(&s->diags, d, "a function is called with parentheses: `%s(%s)`", f,
@@ -250,7 +253,11 @@ static APART Value eval_dot(Session *s, Node *e, bool callee, Value *receiver, b
     if (v.tag == V_UNKNOWN) {
       Diag *d = fail_report(s, ERR_NO_FIELD, at, "%s has no `%s`, and no function is called that",
                             value_type_text(s, x), f);
-      help_meant(s, d, f, fail_suggest(s, f));
+      const char *here = foreign_method_help(s, f, NULL, NULL);
+      if (here)
+        dg_help(&s->diags, d, "%s", here);
+      else
+        help_meant(s, d, f, fail_suggest(s, f));
       fail_raise(s);
     }
     *receiver = x;

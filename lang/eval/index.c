@@ -73,7 +73,8 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
     if (n->slice.step) {
       it.step = want_int(s, part->step, n->slice.step->span, "the step of a slice");
       if (it.step <= 0)
-        fail_help(s, ERR_SLICE_STEP, n->slice.step->span, "`flip(x, axis = 0)` reverses",
+        fail_help(s, ERR_SLICE_STEP, n->slice.step->span,
+                  "`flip(x, axis = 0)` reverses a tensor, `reverse(x)` a list or a text",
                   "the step of a slice must be positive");
     }
     if (!n->slice.lo && !n->slice.hi && it.step == 1) it.kind = IT_ALL;

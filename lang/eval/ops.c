@@ -634,6 +634,13 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
       if (v[i].tag == V_STR && op == AST_ADD)
         fail_help(s, ERR_OPERAND, sp[1 - i], "a hole makes a text of it: \"{a}{b}\"",
                   "`+` joins a text to a text, not to %s", value_type_text(s, v[1 - i]));
+      const char *help = v[i].tag != V_STR ? NULL
+                         : op == AST_MUL   ? "`repeat(s, n)` is a text n times"
+                         : op == AST_MOD   ? "a hole holds a value and its format: \"{x:.2f}\""
+                                           : NULL;
+      if (help)
+        fail_help(s, ERR_OPERAND, sp[i], help, "`%s` does not work on %s", ast_op_text(op),
+                  value_type_text(s, v[i]));
       fail_at(s, ERR_OPERAND, sp[i], "`%s` does not work on %s", ast_op_text(op),
               value_type_text(s, v[i]));
     }

@@ -71,6 +71,19 @@ const char *foreign_help(Session *s, const char *name, ForeignUse use) {
   return fail_text(s, "here it is `%s`%s%s", f->line, f->note[0] ? "; " : "", f->note);
 }
 
+const char *foreign_member_help(Session *s, const char *module, const char *name) {
+  const char *here = foreign_help(s, fail_text(s, "%s.%s", module, name), FOREIGN_NAME);
+  return here ? here : foreign_help(s, name, FOREIGN_NAME);
+}
+
+const char *foreign_method_help(Session *s, const char *name, const char *place, const char *args) {
+  const Foreign *f = foreign_find(fail_text(s, ".%s", name), FOREIGN_NAME);
+  if (!f) f = foreign_find(name, FOREIGN_NAME);
+  if (!f || !place || !args || !strstr(f->line, " .= ")) return foreign_member_help(s, "", name);
+  return fail_text(s, "here it is `%s .= %s%s`%s%s", place, f->word, args, f->note[0] ? "; " : "",
+                   f->note);
+}
+
 const char *foreign_dtype(const char *name) {
   const Foreign *f = foreign_find(name, FOREIGN_NAME);
   return f && dtype_find(f->word) >= 0 ? f->word : NULL;
@@ -128,6 +141,7 @@ const char *library_help(Session *s, const char *name) {
 bool help_meant(Session *s, Diag *d, const char *name, const char *near) {
   const char *text = foreign_help(s, name, FOREIGN_NAME);
   if (!text) text = library_help(s, name);
+  if (!text && foreign_module(name)) text = "there is no module of that name";
   if (!text && near) text = fail_text(s, "did you mean `%s`?", near);
   if (text) dg_help(&s->diags, d, "%s", text);
   return text != NULL;

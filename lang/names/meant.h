@@ -16,6 +16,10 @@ void near_try(Near *n, const char *candidate); /* NULL and `_names` are no candi
 /* What ckl has for a name of another language or library, as the text of a help, or NULL. */
 typedef enum ForeignUse { FOREIGN_NAME, FOREIGN_FIELD, FOREIGN_ARGUMENT } ForeignUse;
 const char *foreign_help(Session *s, const char *name, ForeignUse use);
+const char *foreign_member_help(Session *s, const char *module, const char *name);
+/* For a method. Of the call place.name(..), with `args` as its text behind the name, a help that
+ * changes the place says so of this one; both may be NULL. */
+const char *foreign_method_help(Session *s, const char *name, const char *place, const char *args);
 const char *foreign_dtype(const char *name); /* "f32" for float32; NULL: it is no dtype */
 /* What ckl has for a named argument of another library that a call does not take, or NULL. */
 const char *foreign_argument(const char *name);

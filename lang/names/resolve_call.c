@@ -367,7 +367,14 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
   if (q.kind == F_NONE && !member) {
     Diag *d =
         fail_report(s, ERR_NO_FIELD, at, "there is no function, and no field, called `%s`", f);
-    help_meant(s, d, f, rs_near_value(r, f));
+    const Node *x = c->dot.object;
+    Span tail = {.file = at.file, .lo = at.hi, .hi = e->span.hi};
+    const char *text = x->kind == N_NAME ? fail_source_text(s, tail, NULL) : NULL;
+    const char *here = foreign_method_help(s, f, text ? x->name : NULL, text);
+    if (here)
+      dg_help(&s->diags, d, "%s", here);
+    else
+      help_meant(s, d, f, rs_near_value(r, f));
   } else if (!member && !twice) {
     if (q.kind == F_GLOBAL && q.global->decl)
       call_known(r, q.global, NULL, q.global->decl, f, at, e, true, false);

@@ -164,14 +164,17 @@ bool rs_unknown_prefix(Resolver *r, const Node *dotted) {
   bool module = library_module(first);
   if (!module && !foreign_module(first)) return false;
   Diag *d = fail_report(s, ERR_UNKNOWN_NAME, root->span, "`%s` is not known here", first);
-  const char *here = foreign_help(s, last, FOREIGN_NAME);
+  const Node *owner = dotted->dot.object;
+  const char *here =
+      foreign_member_help(s, owner->kind == N_DOT ? owner->dot.name.name : owner->name, last);
   if (module && (!here || library_has(first, last)))
     dg_help(&s->diags, d, "`use %s` brings the module of that name", first);
   else if (here || (here = library_help(s, last)) != NULL)
     dg_help(&s->diags, d, "%s", here);
+  else if (rs_lookup(r, last).kind != F_NONE)
+    dg_help(&s->diags, d, "functions have no prefix: `%s`", last);
   else
-    dg_help(&s->diags, d, "functions have no prefix: `%s`",
-            rs_lookup(r, last).kind != F_NONE ? last : "zeros([3])");
+    dg_help(&s->diags, d, "functions have no prefix, and none is called `%s`", last);
   return true;
 }
 

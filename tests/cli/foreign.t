@@ -11,8 +11,9 @@ let y = uniform([2, 2])
 var z = uniform([2, 2])
 let v = uniform([2])
 let i = i64([0, 1])
-let xs = list(1, 2)
-let d = ["a": 1]
+let s = "a 1"
+var xs = list(1, 2)
+var d = ["a": 1]
 let net = Linear(2, 2)
 let opt = adam(net, lr = 0.1)
 let loss = mean(net(x) ** 2)
@@ -41,7 +42,8 @@ while IFS= read -r row; do
   fi
   case $line in use\ *) : >line.ckl ;; *) cp head.ckl line.ckl ;; esac
   case $line in
-  let\ * | use\ * | model\ * | fn\ f* | for\ * | while\ * | wrap\ * | seed* | save* | [a-z]\ *=\ * | z\[* | on_grad*) printf '%s\n' "$line" ;;
+  let\ * | use\ * | model\ * | fn\ f* | for\ * | while\ * | wrap\ * | seed* | save* | [a-z]\ *=\ * | z\[* | on_grad* | \
+    type\ * | assert\ * | xs\ *=\ * | d\ .=\ *) printf '%s\n' "$line" ;;
   *) printf 'let result = %s\n' "$line" ;;
   esac >>line.ckl
   "$ckl" check line.ckl >out 2>&1 || { echo "$name: $line"; cat out; } >>lines.log
@@ -65,7 +67,24 @@ answer() {
   grep -q -F -e "= help: $2" out
   tap_status $? "at the prompt: $1" log
 }
-answer 'print(pop(xs))' 'a list is not changed in place'
+answer 'print(pop(xs))' 'here it is `let last = xs[-1]; xs = xs[:-1]`; of a dict'
+answer 'xs.append(v + 1)' 'here it is `xs .= push(v + 1)`; of a `var`'
+answer 'd.discard("a")' 'here it is `d .= remove("a")`'
+answer 'print(xs.index(1))' 'here it is `find(s, "a")`; of a list'
+answer 'list(1).append(2)' 'here it is `xs .= push(4)`'
+answer 'print(re.split(", *", s))' 'here it is `re_split(s, ", *")`'
+answer 'print(torch.split(x, 1))' 'here it is `let (a, b) = rearrange('
+answer 'print(re.search("1", s).group())' 'here it is `re_find(s, "[0-9]+")`'
+answer 'print(jax.random.split(key(0)))' 'here it is `fold_in(key(0), 1)`'
+answer 'print(math.pi)' 'functions have no prefix: `pi`'
+answer 'print(os.path.exists("a"))' 'functions have no prefix: `exists`'
+answer 'print(os.cpu_count())' 'functions have no prefix, and none is called `cpu_count`'
+answer 'print(np.load("x.npy"))' 'here it is `read_npy("x.npy")`'
+answer 'print(np)' 'there is no module of that name'
+answer 'print(open("notes.txt").read())' 'here it is `read_text("notes.txt")`'
+answer 'print(d.a)' 'the value of a key is `d["a"]`'
+answer 'print(xs.length)' 'here it is `len(xs)`'
+answer 'print(get(d, "b", default = 0))' 'did you mean `otherwise`?'
 answer 'let (u, s, w) = svd(x)' 'there is no linear algebra yet'
 answer 'print(clip(x, 0, 1))' 'here it is `clamp(x, 0, 1)`'
 answer 'for j in range(3) { print(j) }' 'here it is `for j in 0..n { print(j) }`; a range is written `0..n`'
@@ -93,6 +112,14 @@ answer 'print(sofmax(x))' 'did you mean `softmax`?'
 # a function made at the prompt is looked at when it runs
 printf 'fn f(a) = clip(a, 0, 1)\nf(ones([2]))\n' | "$ckl" repl >out 2>&1
 says out 'here it is `clamp(x, 0, 1)`' 'the evaluator gives the same answer'
+
+# a method's name is no answer for a variable
+printf 'print(head)\n' >variable.ckl
+gives 1 'a name of a variable' "$ckl" run variable.ckl
+! grep -q 'here it is' err out
+tap_status $? 'a variable is not taken for a method' out
+printf 'fn f(a) = a.head(1)\nf(ones([2]))\n' | "$ckl" repl >out 2>&1
+says out 'here it is `x[:2]`' 'a method in a function made at the prompt'
 
 # a name of the program is its own
 printf 'fn clip(x) = min(x, 1)\nlet np = (a = 1)\nprint(clip(3), np.a)\n' >own.ckl

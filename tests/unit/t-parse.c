@@ -260,8 +260,9 @@ static const Row errors[] = {
      "  help: fn f(x) = e, or fn f(x) { .. }\n"},
     {"class Foo { }", "1:1 syntax-12 a class is a `model`\n"
                       "  help: model M(n: int) { param w: f32[n]  fn forward(x) = .. }\n"},
-    {"import numpy", "1:1 syntax-12 declarations are brought by `use`\n"
-                     "  help: use nn (Linear), or use \"file.ckl\" as m\n"},
+    {"import numpy",
+     "1:1 syntax-12 declarations are brought by `use`\n"
+     "  help: functions of tensors need none; use nn (Linear), or use \"file.ckl\" as m\n"},
     {"let f = lambda x: x", "1:9 syntax-12 a function is written `fn(x) = e`\n"},
     {"let a = True && None || !x", "1:9 syntax-12 `True` is written `true`\n"
                                    "1:14 syntax-12 `&&` is written `and`\n"
@@ -338,8 +339,8 @@ static const Row errors[] = {
      "1:16 syntax-1 this does not fit in a policy\n"
      "  help: a policy holds words and numbers, as in <save matmul, budget = 2GiB>; "
      "other expressions stand in parentheses\n"},
-    {"{x: 1}", "1:3 syntax-12 a record is written in parentheses, with `=`\n"
-               "  help: (x = 1, y = 2)\n"},
+    {"{x: 1}", "1:3 syntax-12 a dict is written in brackets: `[\"x\": 1]`\n"
+               "  help: a record is `(x = 1, y = 2)`\n"},
     {"for i = 0 { }", "1:7 syntax-11 a `for` runs over a range, a tensor, a list or a sequence\n"
                       "  help: for i in 0..n { .. }\n"},
     {"let x == 3", "1:7 syntax-11 here `=` gives the value\n"
@@ -352,6 +353,7 @@ static const Row errors[] = {
      "f(x) = 3\n"
      "(a, b) = c",
      "2:1 syntax-14 only a name, a field or an index can be assigned\n"
+     "  help: a function is declared with `fn f(x) = e`\n"
      "3:1 syntax-14 only a name, a field or an index can be assigned\n"
      "  help: for new names write `let (a, b) = ..`; for a `var` of before, in a loop too, "
      "`let t = ..` and then `a = t.0; b = t.1`\n"},
@@ -393,8 +395,9 @@ static const Row errors[] = {
      "6:1 syntax-4 this string has no end on its line\n"
      "  help: a string ends with `\"` on the line it begins; a newline in it is `\\n`, or the "
      "text stands between lines of `\"\"\"`\n"},
-    {"print(\"{}\")", "1:8 syntax-4 this hole of the string is empty\n"
-                      "  help: a brace as text is doubled: `{{` and `}}`\n"},
+    {"print(\"{}\")",
+     "1:8 syntax-4 this hole of the string is empty\n"
+     "  help: a hole holds the value: \"{x}\"; a brace as text is doubled: `{{` and `}}`\n"},
     {"let y = x.f(fn(a) {\n"
      "  let b = a +\n"
      "  b * \n"
@@ -425,7 +428,7 @@ static const Row errors[] = {
                          "  help: a body always stands in braces\n"},
     {"xs[1:2:3:4]", "1:9 syntax-1 expected an operator, `]` or `,`, found `:`\n"},
     {"a..b..c", "1:5 syntax-13 ranges do not chain\n"
-                "  help: a slice with a step is `x[a:b:c]`; a range has no step\n"},
+                "  help: a slice with a step is `x[a:b:c]`, of a range `step_by(a..b, c)`\n"},
     {"let x = “hi”", "1:9 syntax-2 `“` does not belong here\n"
                      "  help: strings stand between straight quotes: \"text\"\n"},
     {"let é = 3", "1:5 syntax-2 `é` does not belong here\n"
@@ -470,14 +473,14 @@ static const Row errors[] = {
      "8:1 syntax-1 expected an expression, found the word `let`\n"
      "8:9 syntax-7 this `)` closes nothing\n"},
     {"x ==", "1:5 syntax-1 expected an expression, found the end of the file\n"},
-    {"x--", "1:4 syntax-1 expected an expression, found the end of the file\n"},
+    {"x--", "1:2 syntax-12 there is no `--`\n"
+            "  help: write `x -= 1`\n"},
     {"x = [\n"
      "  1\n"
      "  2\n"
      "]",
      "3:3 syntax-1 a `,` or an operator is missing before the number `2`\n"},
-    {"let a = {x, y}",
-     "1:11 syntax-1 expected an operator, `=` or the end of the line, found `,`\n"},
+    {"let a = {x, y}", "1:11 syntax-1 a set is written `set(a, b)`\n"},
     {"f(a \"b\")", "1:5 syntax-1 a `,` or an operator is missing before a string\n"},
     {"if a { b } else c", "1:17 syntax-9 the body `{ .. }` of the `else` is missing\n"
                           "  help: a body always stands in braces\n"},
