@@ -272,7 +272,8 @@ ckl_status ckl_plan_call(ckl_session *s, ckl_value *f, ckl_value *const *args, s
 const char *ckl_plan(ckl_session *s, const char *path, const char *fn, const char *const *types,
                      size_t type_count, bool json);
 /* Time of the lines of script, and of compiled code by line of the program, the longest first; ""
- * when there is none, or without ckl_config.profile. The text lives until the next call on s. [m] */
+ * when there is none, or without ckl_config.profile. The text lives until the next call on s.
+ * [m] */
 const char *ckl_profile(ckl_session *s);
 
 /* ---- a compiler of the host. A `grad` of script is captured as one graph, which ckl compiles; a

@@ -31,8 +31,8 @@ void stage_pop(Session *s) {
   s->stage = s->stage->up;
 }
 
-/* For a place in the library, the call that leads there from code of the program. The outermost call
- * does not count: it is another one at each run. */
+/* For a place in the library, the call that leads there from code of the program. The outermost
+ * call does not count: it is another one at each run. */
 static Span caller(const Session *s) {
   for (const Frame *f = s->frame; f && f->code && f->up && f->up->code; f = f->up) {
     const Module *here = f->module, *up = f->up->module;
