@@ -162,6 +162,23 @@ static void custom_backward(Custom *c, Stage *st, Value result, const Graph *fwd
   stage_pop(s);
 }
 
+/* Whether a gradient could go to a part of v: a float that is neither constant nor stopped. */
+static bool has_differentiable(Session *s, Value v) {
+  stack_check();
+  if (v.tag == V_PARAM) return true;
+  if (v.tag == V_NODE && !v.weak && dt_float((DType)op_type_of(s, v).dtype)) {
+    const Stage *st = s->stage;
+    while (st->up && st->level > v.aux) st = st->up;
+    OpCode op = (OpCode)gr_node(st->g, v.u.v)->op;
+    return op != OP_STOP && op != OP_CONST;
+  }
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++)
+    if (has_differentiable(s, items[i])) return true;
+  return false;
+}
+
 Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
   const Fn *d = f->decl->fn;
   Custom c = {.s = s, .f = f, .a = a};
@@ -201,6 +218,11 @@ Value eval_custom_call(Session *s, FnObj *f, const Args *a) {
         arg_pos[p] = at_operand;
       }
     }
+    if (v.tag != V_NODE && p < d->params.count && !d->params.items[p]->param.init &&
+        has_differentiable(s, v))
+      fail_help(s, ERR_BACKWARD, a->spans[i], "pass its parts by themselves, or `stop(..)` of it",
+                "`backward` of `%s` gives no gradient for `%s`, which is %s: only for floats",
+                call_fn_name(f), d->params.items[p]->param.name.name, value_type_text(s, v));
     lifted.v[i] = v;
   }
   c.a = &lifted;

@@ -1,9 +1,9 @@
 /* Times of the lines of script, for ckl_profile.
  *
  * In: the begin and end of each statement of script, with ckl_config.profile. Out: a table of
- * lines. The clock always runs for one line, that of the innermost statement; so the times of all lines
- * add up to the time of the run. Statements of the embedded library do not switch it: what they
- * take, and what compiled code takes, belongs to the line of the program that called.
+ * lines. The clock always runs for one line, that of the innermost statement; so the times of all
+ * lines add up to the time of the run. Statements of the embedded library do not switch it: what
+ * they take, and what compiled code takes, belongs to the line of the program that called.
  * Invariant: a line's path and text are copies, as a text given to ckl_eval may be gone.
  */
 #include "lang/eval/line_times.h"
