@@ -68,14 +68,6 @@ BUILTIN_FN(bi_shuffle) {
                    random_site(c->node));
 }
 
-BUILTIN_FN(bi_take) {
-  int64_t n = want_int(s, c->v[1], c->spans[1], "the number of elements");
-  if (n < 0)
-    fail_at(s, ERR_VALUE, c->spans[1], "the number of elements cannot be negative: %lld",
-            (long long)n);
-  return seq_value(s, SEQ_TAKE, source_arg(s, c, 0), v_unit(), n, 0, false, false, 0);
-}
-
 BUILTIN_FN(bi_progress) {
   Value source = source_arg(s, c, 0);
   if (c->rest_n > 1) fail_at(s, ERR_ARG_COUNT, c->rest_spans[1], "`progress` takes one label");
@@ -90,6 +82,7 @@ static Value staged(Session *s, Call *c, SeqKind kind, Value extra, int64_t step
   if (seq_stays(s, q)) return q;
   int64_t n = seq_size(s, c->v[0], c->spans[0]);
   if (kind == SEQ_ZIP) seq_size(s, c->v[1], c->spans[1]);
+  for (size_t i = 0; i < c->rest_n; i++) seq_size(s, c->rest[i], c->rest_spans[i]);
   if (seq_is_source(s, c->node)) return q;
   n = seq_size(s, q, c->at);
   Value *out = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -103,9 +96,80 @@ BUILTIN_FN(bi_enumerate) {
 }
 
 BUILTIN_FN(bi_zip) {
-  if (in_code(s)) return staged(s, c, SEQ_ZIP, c->v[1], 0);
-  Value a = source_arg(s, c, 0), b = source_arg(s, c, 1);
-  return seq_value(s, SEQ_ZIP, a, b, 0, 0, false, false, 0);
+  size_t n = c->rest_n;
+  Value rest = c->v[1];
+  Span at = c->spans[1];
+  for (size_t i = n; i > 0; i--) { /* from the last one: each is joined to what follows it */
+    Value left = i > 1 ? c->rest[i - 2] : c->v[1], right = i == n ? c->rest[i - 1] : rest;
+    int64_t m = 2 + (int64_t)(n - i), k;
+    if (in_code(s)) {
+      rest = seq_staged(s, SEQ_ZIP, text_elements(s, left), text_elements(s, right), m);
+      continue;
+    }
+    left = data_source(s, text_elements(s, left), i > 1 ? c->rest_spans[i - 2] : at, &k);
+    if (i == n) right = data_source(s, text_elements(s, right), c->rest_spans[i - 1], &k);
+    rest = seq_value(s, SEQ_ZIP, left, right, 0, m, false, false, 0);
+  }
+  if (in_code(s)) return staged(s, c, SEQ_ZIP, rest, 2 + (int64_t)n);
+  Value a = source_arg(s, c, 0);
+  if (!n) rest = source_arg(s, c, 1);
+  return seq_value(s, SEQ_ZIP, a, rest, 0, 2 + (int64_t)n, false, false, 0);
+}
+
+/* Lists, texts and ranges give such. */
+static Value taken(Session *s, Call *c, SeqKind kind) {
+  Value v = c->v[0];
+  int64_t n = want_int(s, c->v[1], c->spans[1], "the number of elements");
+  if (n < 0)
+    fail_at(s, ERR_VALUE, c->spans[1], "the number of elements cannot be negative: %lld",
+            (long long)n);
+  bool list = v.tag == V_LIST, text = v.tag == V_STR;
+  const Range *r = v.tag == V_RANGE ? v.u.range : NULL;
+  if (list || text) {
+    int64_t all = list ? (int64_t)v.u.list->count : (int64_t)v.u.str->chars,
+            cut = n < all ? n : all;
+    int64_t lo = kind == SEQ_DROP ? cut : 0, hi = kind == SEQ_DROP ? all : cut;
+    if (text) return text_part(s, v.u.str, lo, hi, 1);
+    Value l = v_list(s, V_LIST, (size_t)(hi - lo), v.u.list->items + lo);
+    l.u.list->weak = v.u.list->weak && hi > lo;
+    return l;
+  }
+  if (r && r->lo.tag == V_INT && r->hi.tag == V_INT) {
+    int64_t lo = r->lo.u.i, hi = r->hi.u.i, cut;
+    if (hi < lo) hi = lo;
+    if (__builtin_add_overflow(lo, n, &cut) || cut > hi) cut = hi;
+    return kind == SEQ_DROP ? v_range(s, v_int(cut), v_int(hi)) : v_range(s, v_int(lo), v_int(cut));
+  }
+  if (in_code(s)) return staged(s, c, kind, v_unit(), n);
+  return seq_value(s, kind, source_arg(s, c, 0), v_unit(), n, 0, false, false, 0);
+}
+
+BUILTIN_FN(bi_take) {
+  return taken(s, c, SEQ_TAKE);
+}
+
+BUILTIN_FN(bi_drop) {
+  return taken(s, c, SEQ_DROP);
+}
+
+BUILTIN_FN(bi_cycle) {
+  return seq_value(s, SEQ_CYCLE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
+}
+
+static Value arg_seq(Session *s, Call *c) {
+  if (c->v[0].tag != V_SEQ)
+    fail_help(s, ERR_WANT_LIST, c->spans[0], "`batches`, `shuffle`, `enumerate` make sequences",
+              "`%s` takes a sequence, not %s", c->b->name, value_type_text(s, c->v[0]));
+  return c->v[0];
+}
+
+BUILTIN_FN(bi_position) {
+  return seq_place(s, arg_seq(s, c), c->spans[0]);
+}
+
+BUILTIN_FN(bi_seek) {
+  seq_seek(s, arg_seq(s, c), c->v[1], c->spans[1]);
+  return v_unit();
 }
 
 /* Elements count - 1 - k, or k * step. Lists and tuples stay such; what else is known in code is a

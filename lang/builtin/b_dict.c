@@ -13,11 +13,9 @@
 #include "lang/eval/index.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
-#include "lang/eval/seq.h"
-#include "lang/eval/steps.h"
+#include "lang/eval/walk.h"
 #include "lang/value/dict.h"
 #include "lang/value/fail.h"
-#include "lang/value/texts.h"
 
 static Dict *arg_dict(Session *s, Call *c, int i) {
   if (c->v[i].tag != V_DICT)
@@ -106,36 +104,6 @@ BUILTIN_FN(bi_by_keys) {
 
 /* ---- what walks elements */
 
-typedef struct Elements {
-  Session *s;
-  Value of;
-  Span at;
-  SeqIter *it; /* of script, unless the elements are parts */
-  size_t n, k;
-} Elements;
-
-static Elements elements_of(Session *s, Value v, Span at) {
-  Elements e = {.s = s, .of = dict_elements(s, text_elements(s, v)), .at = at};
-  if (e.of.tag == V_LIST || e.of.tag == V_TUPLE)
-    e.n = e.of.u.list->count;
-  else if (s->stage)
-    e.n = (size_t)seq_size(s, e.of, at);
-  else
-    e.it = seq_start(s, e.of, at);
-  return e;
-}
-
-static bool next_of(Elements *e, Value *v) {
-  Session *s = e->s;
-  if (e->it) return seq_next(s, e->it, v, e->at);
-  if (e->k == e->n) return false;
-  count_step(s, e->at);
-  bool part = e->of.tag == V_LIST || e->of.tag == V_TUPLE;
-  *v = part ? e->of.u.list->items[e->k] : seq_item(s, e->of, (int64_t)e->k, e->at);
-  e->k++;
-  return true;
-}
-
 BUILTIN_FN(bi_set) {
   Value v = v_dict_room(s, 0), x;
   if (!c->rest_n) return v;
@@ -143,7 +111,7 @@ BUILTIN_FN(bi_set) {
     fail_help(s, ERR_ARG_COUNT, c->at, "`set(list(a, b))` has these elements",
               "`set` takes one value, whose elements are the keys");
   Span at = c->rest_spans[0];
-  for (Elements e = elements_of(s, c->rest[0], at); next_of(&e, &x);) {
+  for (Walk w = walk_start(s, c->rest[0], at); walk_next(&w, &x);) {
     Value key = dict_key(s, x, at);
     if (key.tag == V_UNKNOWN) return key;
     dict_put(s, v.u.dict, key, v_unit());
@@ -153,7 +121,7 @@ BUILTIN_FN(bi_set) {
 
 BUILTIN_FN(bi_tally) {
   Value v = v_dict_room(s, 0), x;
-  for (Elements e = elements_of(s, c->v[0], c->spans[0]); next_of(&e, &x);) {
+  for (Walk w = walk_start(s, c->v[0], c->spans[0]); walk_next(&w, &x);) {
     Value key = dict_key(s, x, c->spans[0]);
     if (key.tag == V_UNKNOWN) return key;
     Value *n = dict_find(v.u.dict, key);
@@ -172,7 +140,7 @@ static bool numbers_of(Session *s, Call *c, Value *names, int64_t **number, size
   int64_t *to = NULL;
   Value x;
   *names = v_dict_room(s, 0);
-  for (Elements e = elements_of(s, c->v[0], c->spans[0]); next_of(&e, &x);) {
+  for (Walk w = walk_start(s, c->v[0], c->spans[0]); walk_next(&w, &x);) {
     Value key = dict_key(s, x, c->spans[0]);
     if (key.tag == V_UNKNOWN) return false;
     const Value *at = dict_find(names->u.dict, key);

@@ -17,6 +17,7 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
 #include "lang/eval/type.h"
+#include "lang/eval/walk.h"
 #include "lang/eval/want.h"
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
@@ -164,8 +165,36 @@ BUILTIN_FN(bi_where) {
   return op_where(s, c->v[0], c->v[1], c->v[2], c->at);
 }
 
-static Value reduce(Session *s, OpCode op, Value x, Call *c, int axis_at) {
+/* Argument 0, to be reduced: of what else has elements, these as one tensor. Without an element,
+ * `none`. */
+static Value arg_elements(Session *s, Call *c) {
+  Value x = c->v[0];
+  bool parts = (x.tag == V_LIST && !x.u.list->weak) || x.tag == V_TUPLE;
+  if (!parts && x.tag != V_RANGE && x.tag != V_SEQ) return x;
+  if (s->abstract && !parts) return (Value){.tag = V_UNKNOWN};
+  Value l = walk_list(s, x, c->spans[0]);
+  if (l.u.list->weak) return l;
+  if (!l.u.list->count) return v_none();
+  return op_stack(s, l.u.list->count, l.u.list->items, 0, c->spans[0]);
+}
+
+/* What no elements give; the largest of them, and their mean, are an error. */
+static Value of_none(Session *s, OpCode op, Call *c) {
+  switch (op) {
+  case OP_SUM: return v_int(0);
+  case OP_PROD: return v_int(1);
+  case OP_ANY: return v_bool(false);
+  case OP_ALL: return v_bool(true);
+  default: fail_at(s, ERR_VALUE, c->spans[0], "`%s` of no elements: it is empty", c->b->name);
+  }
+}
+
+static Value reduce(Session *s, OpCode op, Call *c, int axis_at) {
+  Value x = c->v[0];
   if (v_is_number(x) && x.tag != V_NODE) return x;
+  x = arg_elements(s, c);
+  if (x.tag == V_UNKNOWN) return x;
+  if (x.tag == V_NONE && c->v[0].tag != V_NONE) return of_none(s, op, c);
   x = op_as_tensor(s, x, DT_COUNT, c->spans[0]);
   Type t = op_type_of(s, x);
   DTypeClass want = builtin_dom_class(op);
@@ -186,15 +215,16 @@ static Value reduce(Session *s, OpCode op, Value x, Call *c, int axis_at) {
 }
 
 BUILTIN_FN(bi_reduce) {
-  return reduce(s, (OpCode)c->b->op, c->v[0], c, 1);
+  return reduce(s, (OpCode)c->b->op, c, 1);
 }
 
 BUILTIN_FN(bi_mean) {
   Value x = c->v[0];
   if (v_is_number(x) && x.tag != V_NODE) /* the sum by a count of 1: a float number (rule 16) */
     return op_binary(s, AST_DIV, x, v_int(1), c->at, c->spans[0], c->at);
-  if (x.tag == V_LIST && !x.u.list->weak)
-    x = op_stack(s, x.u.list->count, x.u.list->items, 0, c->spans[0]);
+  x = arg_elements(s, c);
+  if (x.tag == V_UNKNOWN) return x;
+  if (x.tag == V_NONE) return of_none(s, OP_REDUCE_MAX, c);
   x = op_as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
   Type t = op_type_of(s, x);
   if (!dt_float((DType)t.dtype))
@@ -245,12 +275,23 @@ BUILTIN_FN(bi_minmax) {
     fail_at(s, ERR_ARG_COUNT, c->at, "`%s` takes one tensor to reduce, or two values to compare",
             c->b->name);
   if (c->rest_n == 1) {
-    if (c->given[2] || c->given[3])
-      fail_at(s, ERR_ARG_COUNT, c->at, "`%s` of two values takes no axis", c->b->name);
+    if (c->given[2] || c->given[3] || c->given[4])
+      fail_at(s, ERR_ARG_COUNT, c->at, "`%s` of two values takes no `%s`", c->b->name,
+              c->given[2]   ? "axis"
+              : c->given[3] ? "keep"
+                            : "by");
     return two(s, is_min ? OP_MIN : OP_MAX, c->v[0], c->rest[0], c->at, c->spans[0],
                c->rest_spans[0]);
   }
-  return reduce(s, (OpCode)c->b->op, c->v[0], c, 2);
+  Value by = c->v[4], x = c->v[0];
+  size_t n = 0;
+  const Value *items = x.tag == V_LIST || x.tag == V_TUPLE ? value_items(x, &n) : NULL;
+  bool order = n && (items[0].tag == V_STR || items[0].tag == V_TUPLE);
+  if (by.tag == V_NONE && !order) return reduce(s, (OpCode)c->b->op, c, 2);
+  if (c->v[2].tag != V_NONE || want_bool(s, c->v[3], c->spans[3], "`keep`"))
+    fail_at(s, ERR_ARG_COUNT, c->at, "the elements of a list have one order, there is no axis");
+  if (s->abstract) return (Value){.tag = V_UNKNOWN};
+  return arg_extreme(s, c, 0, by, is_min);
 }
 
 BUILTIN_FN(bi_argreduce) {

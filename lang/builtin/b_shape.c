@@ -13,11 +13,14 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/owned.h"
 #include "lang/eval/rows.h"
+#include "lang/eval/seq.h"
 #include "lang/eval/shapes.h"
+#include "lang/eval/sources.h"
 #include "lang/eval/type.h"
 #include "lang/eval/want.h"
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
+#include "lang/value/texts.h"
 #include "lang/value/tree.h"
 #include "runtime/rng.h"
 
@@ -216,62 +219,119 @@ static bool plain_list(Value v) {
   return v.tag == V_LIST && !v.u.list->weak;
 }
 
-BUILTIN_FN(bi_concat) {
-  Value xs = c->v[0];
-  if (c->rest_n) { /* concat(xs, ys): lists end to end */
-    bool own = c->own && plain_list(xs);
-    size_t n = 0;
-    for (size_t i = own; i <= c->rest_n; i++) {
-      Value v = i ? c->rest[i - 1] : xs;
-      if (v.tag != V_LIST)
-        fail_help(s, ERR_WANT_LIST, i ? c->rest_spans[i - 1] : c->spans[0],
-                  "tensors are joined as `concat([a, b], axis = 0)` or `concat(list(a, b))`",
-                  "`concat` of several arguments joins lists, this is %s", value_type_text(s, v));
-      n += v.u.list->count;
-    }
-    Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-    n = 0;
-    bool weak = true;
-    for (size_t i = own; i <= c->rest_n; i++) {
-      List *l = (i ? c->rest[i - 1] : xs).u.list;
-      weak &= l->weak;
-      for (size_t k = 0; k < l->count; k++) items[n++] = l->items[k];
-    }
-    if (own) {
-      owned_push(s, xs.u.list, n, items);
-      return xs;
-    }
-    Value v = v_list(s, V_LIST, n, items);
-    v.u.list->weak = weak;
-    return v;
+static Value lists_joined(Session *s, Call *c, size_t n, const Value *v) {
+  size_t all = 0;
+  bool weak = true;
+  bool own = c->own && c->rest_n && v[0].u.list == c->v[0].u.list && plain_list(v[0]);
+  if (want_int(s, c->v[2], c->spans[2], "an axis"))
+    fail_at(s, ERR_AXIS, c->spans[2], "lists are joined end to end, they have no axes");
+  for (size_t i = own; i < n; i++) all += v[i].u.list->count;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, all + 1);
+  all = 0;
+  for (size_t i = own; i < n; i++) {
+    const List *l = v[i].u.list;
+    weak &= l->weak || (!l->count && n > 1);
+    for (size_t k = 0; k < l->count; k++) items[all++] = l->items[k];
   }
-  if (!plain_list(xs) && xs.tag != V_TUPLE) {
-    if (v_is_tensor(xs)) { /* [a, b] of tensors of one shape was stacked already: undo its axis */
-      Type t = op_type_of(s, xs);
-      int64_t n = 0;
-      if (t.rank < 2)
-        fail_help(s, ERR_WANT_LIST, c->spans[0], "concat(list(a, b), axis = 0)",
-                  "`concat` takes a list of tensors");
-      unit_need_const(s, t.dim[0], c->spans[0], "the number of tensors", &n);
-      Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-      for (int64_t i = 0; i < n; i++) items[i] = op_element(s, xs, i, c->at);
-      return op_concat(s, (size_t)n, items, arg_axis(s, c, 2, t.rank - 1), c->at);
-    }
-    fail_at(s, ERR_WANT_LIST, c->spans[0], "`concat` takes a list of tensors, not %s",
-            value_type_text(s, xs));
+  if (own) {
+    owned_push(s, v[0].u.list, all, items);
+    return v[0];
   }
-  size_t n = xs.u.list->count;
-  if (!n) fail_at(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
+  Value r = v_list(s, V_LIST, all, items);
+  r.u.list->weak = weak && all;
+  return r;
+}
+
+static Value tensors_joined(Session *s, Call *c, size_t n, const Value *v) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
   DType like = DT_COUNT; /* the dtype of numbers in brackets beside tensors */
-  for (size_t i = 0; i < n && like == DT_COUNT; i++)
-    if (v_is_tensor(xs.u.list->items[i])) like = (DType)op_type_of(s, xs.u.list->items[i]).dtype;
-  for (size_t i = 0; i < n; i++) items[i] = op_as_tensor(s, xs.u.list->items[i], like, c->spans[0]);
+  for (size_t i = 0; i < n && like == DT_COUNT; i++) {
+    if (v[i].tag == V_UNKNOWN) return v[i];
+    if (v_is_tensor(v[i])) like = (DType)op_type_of(s, v[i]).dtype;
+  }
+  for (size_t i = 0; i < n; i++) items[i] = op_as_tensor(s, v[i], like, c->spans[0]);
   int rank = op_type_of(s, items[0]).rank;
   if (!rank)
     fail_help(s, ERR_RANK, c->spans[0], "`stack(xs)` joins scalars",
               "`concat` needs an axis to join along, these are scalars");
   return op_concat(s, n, items, arg_axis(s, c, 2, rank), c->at);
+}
+
+/* Sequences and what else has elements, one after the other. */
+static Value chained(Session *s, Call *c, size_t n, const Value *v) {
+  int64_t k;
+  if (in_code(s)) seq_refuse(s, v[n - 1], c->at);
+  Value chain = data_source(s, text_elements(s, v[n - 1]), c->at, &k);
+  for (size_t i = n - 1; i-- > 0;) {
+    Value x = data_source(s, text_elements(s, v[i]), c->at, &k);
+    chain = seq_value(s, SEQ_CHAIN, x, chain, 0, 0, false, false, 0);
+  }
+  return chain;
+}
+
+/* `apart`: they are the items of one list, so numbers in brackets are tensors. */
+static Value joined(Session *s, Call *c, size_t n, const Value *v, bool apart) {
+  stack_check();
+  bool lists = true, weak = true, tensors = false, lazy = false;
+  if (v[0].tag == V_TUPLE || v[0].tag == V_RECORD || v[0].tag == V_DICT) {
+    size_t width, w;
+    Value *items = value_parts(s, v[0], &width), *part = ARENA_ARRAY(&s->scratch, Value, n);
+    for (size_t k = 0; k < width; k++) {
+      for (size_t i = 0; i < n; i++) {
+        const Value *x = value_counterpart(v[0], k, v[i]);
+        if (!x || v[i].tag != v[0].tag || !value_items(v[i], &w) || w != width)
+          fail_at(s, ERR_LEADING, c->at,
+                  "what is joined leaf by leaf has one structure; these are %s and %s",
+                  value_type_text(s, v[0]), value_type_text(s, v[i]));
+        part[i] = *x;
+      }
+      items[k] = joined(s, c, n, part, false);
+    }
+    return value_like(s, v[0], items);
+  }
+  for (size_t i = 0; i < n; i++) {
+    lists &= v[i].tag == V_LIST;
+    weak &= v_is_weak_list(v[i]);
+    tensors |= v_is_tensor(v[i]);
+    lazy |= v[i].tag == V_SEQ || v[i].tag == V_RANGE;
+  }
+  if (lists && !(apart && weak)) return lists_joined(s, c, n, v);
+  if (lazy && !tensors && !in_code(s)) return chained(s, c, n, v);
+  size_t other = 0;
+  while (other + 1 < n && v[other].tag == V_LIST) other++;
+  for (size_t i = 0; i < n; i++)
+    if (plain_list(v[i]) && v[other].tag != V_UNKNOWN)
+      fail_at(s, ERR_WANT_LIST, c->at, "`concat` joins a list with lists, not with %s",
+              value_type_text(s, v[other]));
+  if (v[0].tag == V_STR)
+    fail_help(s, ERR_WANT_LIST, c->spans[0], "`a + b` joins two texts",
+              "`concat` joins lists, tensors and sequences, not texts");
+  return tensors_joined(s, c, n, v);
+}
+
+BUILTIN_FN(bi_concat) {
+  Value xs = c->v[0];
+  size_t n = c->rest_n + 1;
+  Value *items = ARENA_ARRAY(&s->scratch, Value, n);
+  for (size_t i = 0; i < n; i++) items[i] = i ? c->rest[i - 1] : xs;
+  if (n > 1) return joined(s, c, n, items, false);
+  if (v_is_tensor(xs)) { /* [a, b] of tensors of one shape was stacked already: undo its axis */
+    Type t = op_type_of(s, xs);
+    int64_t count = 0;
+    if (t.rank < 2)
+      fail_help(s, ERR_WANT_LIST, c->spans[0], "`concat(a, b)`, `concat(list(a, b))`",
+                "`concat` takes a list of tensors, or several");
+    unit_need_const(s, t.dim[0], c->spans[0], "the number of tensors", &count);
+    items = ARENA_ARRAY(&s->scratch, Value, count + 1);
+    for (int64_t i = 0; i < count; i++) items[i] = op_element(s, xs, i, c->at);
+    return op_concat(s, (size_t)count, items, arg_axis(s, c, 2, t.rank - 1), c->at);
+  }
+  if (!plain_list(xs) && xs.tag != V_TUPLE)
+    fail_at(s, ERR_WANT_LIST, c->spans[0], "`concat` takes a list of tensors, not %s",
+            value_type_text(s, xs));
+  n = xs.u.list->count;
+  if (!n) fail_at(s, ERR_STACK, c->at, "nothing to join: an empty list has no shape");
+  return joined(s, c, n, xs.u.list->items, true);
 }
 
 /* x with its axis 0 in another place. */
@@ -324,9 +384,13 @@ BUILTIN_FN(bi_stack) {
     fail_at(s, ERR_WANT_LIST, c->spans[0], "`stack` takes a list of tensors, not %s",
             value_type_text(s, xs));
   axis = want_int(s, c->v[1], c->spans[1], "an axis");
-  if (axis < 0 && xs.u.list->count)
-    axis += op_type_of(s, op_as_tensor(s, xs.u.list->items[0], DT_COUNT, c->at)).rank + 1;
-  return op_stack(s, xs.u.list->count, xs.u.list->items, (int)axis, c->at);
+  const Value *items = xs.u.list->items;
+  size_t n = xs.u.list->count;
+  bool leaves =
+      n && (items[0].tag == V_TUPLE || items[0].tag == V_RECORD || items[0].tag == V_DICT);
+  if (leaves) return data_stacked(s, n, items, axis, c->at);
+  if (axis < 0 && n) axis += op_type_of(s, op_as_tensor(s, items[0], DT_COUNT, c->at)).rank + 1;
+  return op_stack(s, n, items, (int)axis, c->at);
 }
 
 /* A number that is known now, as the `value` of an attribute. */
@@ -505,28 +569,6 @@ BUILTIN_FN(bi_nonzero) {
   return all ? out[0] : v_list(s, V_TUPLE, 2, out);
 }
 
-BUILTIN_FN(bi_unique) {
-  Value x = arg_tensor(s, c, 0), out[2];
-  Type t = op_type_of(s, x);
-  Dim n = dim_product(s->dims, t.rank, t.dim);
-  Value flat = op_reshape(s, x, 1, &n, c->at);
-  bool bools = t.dtype == DT_BOOL, floats = dt_float((DType)t.dtype);
-  sorted(s, bools ? op_cast(s, flat, DT_U8, c->at) : flat, 0, false, out, c->at);
-  const Tensor *v = out[0].u.t->t;
-  int64_t count = tn_count(v), k = 0,
-          *keep = (int64_t *)arena_alloc(&s->scratch, sizeof(int64_t) * (size_t)(count + 1));
-  for (int64_t i = 0; i < count; i++)
-    if (!i || (floats ? tn_get_f64(v, i) != tn_get_f64(v, i - 1)
-                      : tn_get_i64(v, i) != tn_get_i64(v, i - 1)))
-      keep[k++] = i;
-  Value idx = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &k));
-  memcpy(tn_data(idx.u.t->t), keep, sizeof(int64_t) * (size_t)k);
-  Value in[2] = {out[0], idx};
-  Attr a = attr_i(AT_AXIS, 0);
-  Value r = op_run(s, OP_TAKE, 2, in, &a, 1, c->at);
-  return bools ? op_cast(s, r, DT_BOOL, c->at) : r;
-}
-
 static void pair_arg(Session *s, Call *c, int i, int64_t out[2], int64_t least, const char *what) {
   Value v = c->v[i];
   if (v.tag == V_TUPLE || v.tag == V_LIST) {
@@ -637,21 +679,70 @@ BUILTIN_FN(bi_random) {
   return plain_a ? x : op_binary(s, AST_ADD, x, a, c->at, c->at, c->at);
 }
 
+static Value ints_below(Session *s, Value key, Value n, int rank, const Dim *d, Span at) {
+  int64_t dims[CKL_MAX_RANK];
+  for (int i = 0; i < rank; i++) dims[i] = d[i];
+  Value v[2] = {key, op_as_tensor(s, n, DT_I64, at)};
+  Attr a[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, rank, dims),
+               attr_i(AT_DEVICE, s->modes.device)};
+  return op_run(s, OP_RANDINT, 2, v, a, 3, at);
+}
+
+/* The positions in which uniform numbers of 53 bits would be sorted. */
+BUILTIN_FN(bi_permutation) {
+  Dim n = add_dim(s, c->v[0], c->spans[0]);
+  Value key = key_arg(s, c, 1), out[2];
+  sorted(s, draw(s, key, RANDOM_UNIFORM, DT_F64, s->modes.device, 1, &n, c->at), 0, false, out,
+         c->at);
+  return out[1];
+}
+
+BUILTIN_FN(bi_choice) {
+  Dim d[CKL_MAX_RANK];
+  int rank = shape_arg(s, c->v[1], c->spans[1], d);
+  Value xs = v_is_weak_list(c->v[0]) ? arg_tensor(s, c, 0) : c->v[0];
+  const char *empty = "there is nothing to choose from";
+  if (v_is_tensor(xs)) {
+    Type t = op_type_of(s, xs);
+    int64_t n;
+    if (!t.rank) fail_at(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no elements to choose");
+    if (dim_is_const(op_dims_of(s), t.dim[0], &n) && !n)
+      fail_at(s, ERR_VALUE, c->spans[0], "%s", empty);
+    Value key = key_arg(s, c, 2);
+    Value of[2] = {op_as_tensor(s, xs, DT_COUNT, c->spans[0]),
+                   ints_below(s, key, type_dim_value(s, t.dim[0]), rank, d, c->at)};
+    Attr axis = attr_i(AT_AXIS, 0);
+    return op_run(s, OP_TAKE, 2, of, &axis, 1, c->at);
+  }
+  if (in_code(s))
+    fail_help(s, ERR_NOT_CONST, c->spans[0], "`choice(stack(xs), ..)` chooses rows of a tensor",
+              "in code `choice` takes a tensor, not %s", value_type_text(s, xs));
+  int64_t n;
+  xs = data_source(s, text_elements(s, xs), c->spans[0], &n);
+  if (n < 0)
+    fail_at(s, ERR_WANT_TENSOR, c->spans[0], "`choice` takes tensors and lists, not a sequence");
+  if (!n) fail_at(s, ERR_VALUE, c->spans[0], "%s", empty);
+  if (rank > 1)
+    fail_help(s, ERR_WANT_SHAPE, c->spans[1], "`[]` chooses one element, `[n]` n of them",
+              "what is chosen from %s has one axis", value_type_text(s, c->v[0]));
+  Value at = ints_below(s, key_arg(s, c, 2), v_int(n), rank, d, c->at);
+  if (!rank) return data_element(s, xs, tn_get_i64(at.u.t->t, 0), c->at);
+  int64_t count = at.u.t->t->dim[0], *rows = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
+  for (int64_t i = 0; i < count; i++) rows[i] = tn_get_i64(at.u.t->t, i);
+  return data_pick(s, xs, rows, count, c->at);
+}
+
 BUILTIN_FN(bi_randint) {
   Dim d[CKL_MAX_RANK];
-  int64_t dims[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
-  for (int i = 0; i < rank; i++) dims[i] = d[i];
   if (c->v[0].tag == V_INT && c->v[0].u.i <= 0)
     fail_at(s, ERR_VALUE, c->spans[0], "`randint` needs n > 0, this is %lld",
             (long long)c->v[0].u.i);
   DType dt = arg_dtype(s, c->v[2], c->spans[2]);
   if (!dt_int(dt))
     fail_at(s, ERR_WANT_DTYPE, c->spans[2], "`randint` makes ints, not %s", dtype_info[dt].name);
-  Value v[2] = {key_arg(s, c, 3), op_as_tensor(s, c->v[0], DT_I64, c->spans[0])};
-  Attr a[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, rank, dims),
-               attr_i(AT_DEVICE, s->modes.device)};
-  return op_cast(s, op_run(s, OP_RANDINT, 2, v, a, 3, c->at), dt, c->at);
+  Value key = key_arg(s, c, 3), n = op_as_tensor(s, c->v[0], DT_I64, c->spans[0]);
+  return op_cast(s, ints_below(s, key, n, rank, d, c->at), dt, c->at);
 }
 
 static void check_probability(Session *s, Value p, Span at) {
@@ -706,25 +797,4 @@ BUILTIN_FN(bi_philox) {
   Value v[2] = {op_as_tensor(s, c->v[0], DT_I64, c->spans[0]),
                 op_as_tensor(s, c->v[1], DT_I64, c->spans[1])};
   return op_run(s, OP_PHILOX, 2, v, NULL, 0, c->at);
-}
-
-/* ---- lists */
-
-BUILTIN_FN(bi_list) {
-  return v_list(s, V_LIST, c->rest_n, c->rest);
-}
-
-BUILTIN_FN(bi_push) {
-  Value xs = c->v[0];
-  if (xs.tag != V_LIST)
-    fail_at(s, ERR_WANT_LIST, c->spans[0], "`push` takes a list, not %s", value_type_text(s, xs));
-  if (c->own) {
-    owned_push(s, xs.u.list, 1, &c->v[1]);
-    return xs;
-  }
-  size_t n = xs.u.list->count;
-  Value *items = ARENA_ARRAY(&s->scratch, Value, n + 2);
-  for (size_t i = 0; i < n; i++) items[i] = xs.u.list->items[i];
-  items[n] = c->v[1];
-  return v_list(s, V_LIST, n + 1, items);
 }

@@ -71,7 +71,7 @@ static Value map_trees(Session *s, Call *c, bool effects) {
 
 BUILTIN_FN(bi_map) {
   want_function_first(s, c);
-  if (c->v[1].tag == V_SEQ) {
+  if (c->v[1].tag == V_SEQ || (c->v[1].tag == V_RANGE && !in_code(s))) {
     if (c->rest_n) fail_at(s, ERR_ARG_COUNT, c->at, "`map` over a sequence takes one");
     return seq_map(s, c->v[1], c->v[0], c->at);
   }

@@ -19,6 +19,7 @@ enum {
   BI_OWNS = 256,   /* it may change its first argument where it is (Call.own) */
   BI_GROWS = 1024, /* BI_OWNS: what it adds, it would add to an empty list or dict, too */
   BI_LOSES = 2048, /* BI_OWNS: what its result has, its first argument had */
+  BI_LIST = 4096,  /* BI_GROWS: lists alone */
   BI_TEXT = 512,   /* with BI_SCRIPT: of a text it works in code, too */
   BI_SEQ = 128     /* a sequence in script; in code its elements, whose number is known there */
 };

@@ -21,6 +21,8 @@ Value arg_tensor(Session *s, Call *c, int i);
 const StrObj *arg_text(Session *s, Call *c, int i);
 /* Whether argument 0 of `int` or `float` is a text, and the number that it is: b_convert.c. */
 bool arg_text_number(Session *s, Call *c, Value *out);
+/* The element of argument i that is the largest, or least; the first of equal ones. */
+Value arg_extreme(Session *s, Call *c, int i, Value by, bool least);
 
 #define BUILTIN_FN(name) Value name(Session *s, Call *c)
 

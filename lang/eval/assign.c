@@ -418,7 +418,8 @@ static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
   Inst *inst;
   size_t from;
   Field *f = a.own ? open_buffer(p, &inst, &from) : NULL;
-  bool grows = f && (b->flags & BI_GROWS);
+  bool fits = old.tag == V_LIST || (old.tag == V_DICT && !(b->flags & BI_LIST));
+  bool grows = f && fits && (b->flags & BI_GROWS);
   if (f && !grows && !(b->flags & BI_LOSES)) { /* its result is looked at as a whole */
     a.own = false;
     a.v[0] = value_pool(s, old);

@@ -766,7 +766,7 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   if (in_code(s)) seq_refuse(s, it, st->loop.iter->span);
   if (!s->stage) owned_settle(s, mark, 1, &it); /* the body may change what was read for it */
   if (it.tag == V_SEQ && !in_code(s))
-    return script_loop(s, st, &(Elements){.seq = seq_start(s, it, st->loop.iter->span)});
+    return script_loop(s, st, &(Elements){.seq = seq_loop(s, it, st->loop.iter->span)});
   int64_t lo, hi;
   loop_bounds(s, st, it, &lo, &hi);
   if (!s->stage) return script_loop(s, st, &(Elements){it, lo, hi > lo ? hi : lo, NULL});

@@ -8,6 +8,8 @@
 typedef enum Flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE, FLOW_RETURN, FLOW_GONE } Flow;
 Value eval_logic(Session *s, Node *e);                 /* logic.c: `and` and `or` */
 Value eval_in(Session *s, Node *e, Value x, Value of); /* logic.c: `in` and `not in` */
+/* Whether y is x, as `in` says: a bool, or one that data decides. */
+Value eval_same_element(Session *s, Value x, Value y, Span at);
 Value eval_expr(Session *s, Node *e);
 /* x.f of an N_DOT that is not called */
 Value eval_field(Session *s, Value x, const Node *dot);

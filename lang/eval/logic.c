@@ -134,8 +134,7 @@ static Value either(Session *s, AstOp op, Value a, Value b, Span at) {
 }
 
 /* Whether y, of the right side, is x, as `==` says. Values of two kinds are not equal. */
-static Value same_element(Session *s, const Node *e, Value x, Value y) {
-  Span at = e->span;
+static Value same_element(Session *s, Value x, Value y, Span at, Span left, Span right) {
   stack_check();
   if (is_numeric(x) && is_numeric(y)) {
     if (is_bool_kind(s, x) != is_bool_kind(s, y)) return v_bool(false);
@@ -144,7 +143,7 @@ static Value same_element(Session *s, const Node *e, Value x, Value y) {
     for (int k = 0; k < a.rank; k++)
       if (dim_compare(op_dims_of(s), a.dim[k], b.dim[k]) == DIM_DIFFERENT) return v_bool(false);
     if (x.tag == V_BOOL && y.tag == V_BOOL) return v_bool(x.u.i == y.u.i);
-    Value r = op_binary(s, AST_EQ, x, y, at, e->binary.left->span, e->binary.right->span);
+    Value r = op_binary(s, AST_EQ, x, y, at, left, right);
     return one_bool(s, OP_ALL, r, at);
   }
   if (x.tag != y.tag) return v_bool(false);
@@ -157,9 +156,13 @@ static Value same_element(Session *s, const Node *e, Value x, Value y) {
   for (size_t i = 0; i < n; i++) {
     const Value *b = value_counterpart(x, i, y);
     if (!b) return v_bool(false);
-    all = either(s, AST_AND, all, same_element(s, e, a[i], *b), at);
+    all = either(s, AST_AND, all, same_element(s, a[i], *b, at, left, right), at);
   }
   return all;
+}
+
+Value eval_same_element(Session *s, Value x, Value y, Span at) {
+  return same_element(s, x, y, at, at, at);
 }
 
 /* any(x == y) of the elements of a tensor. */
@@ -179,7 +182,9 @@ static Value in_items(Session *s, Node *e, Value x, Value of) {
   value_bound(s, of, e->binary.right->span);
   for (size_t i = 0; i < l->count; i++) {
     if (l->items[i].tag == V_UNKNOWN) return l->items[i];
-    found = either(s, AST_OR, found, same_element(s, e, x, l->items[i]), e->span);
+    Value same =
+        same_element(s, x, l->items[i], e->span, e->binary.left->span, e->binary.right->span);
+    found = either(s, AST_OR, found, same, e->span);
     if (found.tag == V_BOOL && found.u.i) break;
     if (found.tag == V_TENSOR && tn_get_i64(found.u.t->t, 0)) break;
   }

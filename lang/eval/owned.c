@@ -41,9 +41,13 @@ uint32_t owned_parts(Value v) {
   return v_counted(v) ? v.u.o->parts : 0;
 }
 
-void owned_item(Obj *of, Value *slot, Value v, uint32_t before) {
-  uint32_t gone = before < UINT32_MAX ? before + 1 : UINT32_MAX;
+static void lose(Obj *of, uint32_t parts) {
+  uint32_t gone = parts < UINT32_MAX ? parts + 1 : UINT32_MAX;
   if (of->parts < UINT32_MAX) of->parts -= gone < of->parts ? gone : of->parts;
+}
+
+void owned_item(Obj *of, Value *slot, Value v, uint32_t before) {
+  lose(of, before);
   obj_holds(of, v);
   value_set(slot, v);
 }
@@ -69,6 +73,23 @@ void owned_grow(Session *s, Value of, Value more) {
     owned_push(s, of.u.list, n, items);
   else
     for (size_t i = 0; i < n; i++) dict_put(s, of.u.dict, more.u.dict->keys[i], items[i]);
+}
+
+void owned_insert(Session *s, List *l, size_t i, Value v) {
+  bool weak = l->weak && (v.tag == V_INT || v.tag == V_FLOAT);
+  owned_push(s, l, 1, &v);
+  memmove(l->items + i + 1, l->items + i, (l->count - 1 - i) * sizeof *l->items);
+  l->items[i] = v;
+  l->weak = weak;
+}
+
+void owned_remove(List *l, size_t i) {
+  Value gone = l->items[i];
+  l->count--;
+  memmove(l->items + i, l->items + i + 1, (l->count - i) * sizeof *l->items);
+  l->weak &= l->count > 0;
+  lose(&l->o, owned_parts(gone));
+  value_release(gone);
 }
 
 Value owned_text(Session *s, Value text, const StrObj *more) {

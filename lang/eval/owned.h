@@ -22,6 +22,10 @@ void owned_item(Obj *of, Value *slot, Value v, uint32_t before);
 void owned_push(Session *s, List *l, size_t n, const Value *v);
 /* Adds to an owned list the elements of `more`, a list; to a dict the entries of a dict. */
 void owned_grow(Session *s, Value of, Value more);
+/* Inserts v before item i of an owned list. Throws before anything is changed. */
+void owned_insert(Session *s, List *l, size_t i, Value v);
+/* Removes item i of an owned list. */
+void owned_remove(List *l, size_t i);
 /* An owned text with `more` at its end, in amortised constant time: the same object, or one with
  * more room. */
 Value owned_text(Session *s, Value text, const StrObj *more);

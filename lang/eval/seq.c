@@ -3,9 +3,11 @@
  * In: a source (tensors, a list, a range) and steps on top of it. Out: element after element, in
  * script. Idea: once its random permutation is drawn, every kind of sequence can compute its
  * element number k. So an iterator is a chain of such views, built again with new draws at every
- * start, and a shuffle of a shuffle, a zip or a first element need no special case. The lines of a
- * file are read on the way, so what stands on top of them goes forward and knows no number of
- * elements: whether there is element k is asked when its turn comes. Invariant: an
+ * start, and a shuffle of a shuffle, a zip or a first element need no special case. The keys of the
+ * permutations and the number of the next element are all there is to know of a loop that stands
+ * somewhere (rule 122). The lines of a file are read on the way, so what stands on top of them goes
+ * forward and knows no number of elements: whether there is element k is asked when its turn comes.
+ * Invariant: an
  * iterator owns its values and permutations and is on the pool, so an error in the body of a loop
  * frees it.
  */
@@ -41,8 +43,15 @@ struct SeqIter {
   Value source; /* if this is a source; retained */
   SeqIter *sub, *second;
   int64_t n, next; /* number of elements, UNKNOWN of a stream; position of seq_next */
-  int64_t *order;  /* permutation of a shuffle, `ordered` numbers */
-  int64_t ordered;
+  int64_t *order;  /* permutation of a shuffle, `ordered` numbers, drawn by this key */
+  int64_t ordered, key[2];
+  int64_t pass;  /* SEQ_CYCLE: the pass that sub is in */
+  int64_t *base; /* SEQ_CYCLE: the words (put_words) of its pass 0, `based` numbers */
+  int64_t based;
+  int64_t seen; /* SEQ_CHAIN: elements of its first stream that were there */
+  bool endless;
+  bool top, part;       /* of a loop, which it is all of, or part of: Seq.loop, Seq.parts */
+  SeqIter *outer;       /* of a loop around it through the same sequence */
   int64_t windows;      /* SEQ_WINDOWS: number of windows in all batches */
   int64_t done, passed; /* progress: elements requested, and elements finished */
   double started, drawn;
@@ -153,14 +162,14 @@ static Value row_list(Session *s, Value index, Value x, Span at) {
 }
 
 /* Element k of a tree with a leading axis; a list in it is a column. */
-static Value element(Session *s, Value v, int64_t k, Span at) {
+Value data_element(Session *s, Value v, int64_t k, Span at) {
   stack_check();
   size_t n;
   if (v.tag == V_LIST) return v.u.list->items[k];
   if (v.tag == V_RANGE) return v_int(v.u.range->lo.u.i + k);
   if (v_is_tensor(v)) return row_range(s, &(RowRange){k, 1, true}, v, at);
   Value *items = value_parts(s, v, &n);
-  for (size_t i = 0; i < n; i++) items[i] = element(s, items[i], k, at);
+  for (size_t i = 0; i < n; i++) items[i] = data_element(s, items[i], k, at);
   return value_like(s, v, items);
 }
 
@@ -172,14 +181,18 @@ static Value some_list(Session *s, size_t n, const Value *items) {
   return l;
 }
 
+/* Ints of a range, as i64. */
+static Value range_rows(Session *s, const Range *r, const int64_t *rows, int64_t from, int64_t n) {
+  Value v = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
+  int64_t *out = tn_data(v.u.t->t);
+  for (int64_t i = 0; i < n; i++) out[i] = r->lo.u.i + (rows ? rows[i] : from + i);
+  return v;
+}
+
 Value data_rows(Session *s, Value v, int64_t from, int64_t len, Span at) {
   stack_check();
-  if (v.tag == V_LIST || v.tag == V_RANGE) {
-    Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
-    for (int64_t i = 0; i < len; i++) items[i] = element(s, v, from + i, at);
-    Value l = some_list(s, (size_t)len, items);
-    return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
-  }
+  if (v.tag == V_LIST) return some_list(s, (size_t)len, v.u.list->items + from);
+  if (v.tag == V_RANGE) return range_rows(s, v.u.range, NULL, from, len);
   size_t n;
   if (v_is_tensor(v)) return row_range(s, &(RowRange){from, len, false}, v, at);
   Value *items = value_parts(s, v, &n);
@@ -192,15 +205,15 @@ static Value picked(Session *s, Value v, const int64_t *rows, int64_t n, Value i
   stack_check();
   size_t count;
   if (v_is_tensor(v)) return row_list(s, index, v, at);
-  if (v.tag != V_LIST && v.tag != V_RANGE) {
+  if (v.tag == V_RANGE) return range_rows(s, v.u.range, rows, 0, n);
+  if (v.tag != V_LIST) {
     Value *items = value_parts(s, v, &count);
     for (size_t i = 0; i < count; i++) items[i] = picked(s, items[i], rows, n, index, at);
     return value_like(s, v, items);
   }
   Value *items = ARENA_ARRAY(&s->scratch, Value, n + 1);
-  for (int64_t i = 0; i < n; i++) items[i] = element(s, v, rows[i], at);
-  Value l = some_list(s, (size_t)n, items);
-  return v.tag == V_RANGE ? op_as_tensor(s, l, DT_I64, at) : l;
+  for (int64_t i = 0; i < n; i++) items[i] = v.u.list->items[rows[i]];
+  return some_list(s, (size_t)n, items);
 }
 
 Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at) {
@@ -209,9 +222,12 @@ Value data_pick(Session *s, Value v, const int64_t *rows, int64_t n, Span at) {
   return picked(s, v, rows, n, index, at);
 }
 
+static void ordered_by(const int64_t key[2], int64_t n, int64_t *out) {
+  rng_permutation((uint64_t)key[0], (uint64_t)key[1], n, out);
+}
+
 void data_order(Session *s, uint64_t site, int64_t n, int64_t *out) {
-  const int64_t *w = tn_data(random_key_for(s, site).u.t->t);
-  rng_permutation((uint64_t)w[0], (uint64_t)w[1], n, out);
+  ordered_by(tn_data(random_key_for(s, site).u.t->t), n, out);
 }
 
 /* ---- recipes */
@@ -235,6 +251,7 @@ Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, 
   q->shuffle = shuffle;
   q->drop = drop;
   q->site = site;
+  q->place = v_unit();
   s->count.values_live++;
   mem_pool_add(&s->mem, q, release_obj);
   return (Value){.tag = V_SEQ, .u.seq = q};
@@ -243,6 +260,7 @@ Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, 
 void seq_free(Session *s, Seq *q) {
   value_release(q->source);
   value_release(q->extra);
+  value_release(q->place);
   mem_free(&s->mem, q, sizeof *q);
 }
 
@@ -307,15 +325,26 @@ static void draw(SeqIter *it, bool last) {
 
 /* ---- iterators */
 
+/* The loop that the iterator belongs to has ended. */
+static void leave(SeqIter *it) {
+  SeqIter **at = it->top ? &it->q->loop : NULL;
+  while (at && *at != it) at = &(*at)->outer;
+  if (at) *at = it->outer;
+  if (it->part) it->q->parts--;
+  it->top = it->part = false;
+}
+
 static void iter_free(SeqIter *it) {
   if (!it) return;
   Session *s = it->s;
+  leave(it);
   iter_free(it->sub);
   iter_free(it->second);
   if (it->visible) put_line(it, "\n");
   if (it->order) mem_free(&s->mem, it->order, (size_t)it->ordered * sizeof *it->order);
   lines_close(it->lines);
   value_release(it->ahead);
+  if (it->base) mem_free(&s->mem, it->base, (size_t)it->based * sizeof *it->base);
   value_release(it->source);
   if (it->q) obj_release(&it->q->o);
   mem_free(&s->mem, it, sizeof *it);
@@ -331,12 +360,42 @@ static SeqIter *iter_new(Session *s) {
   return it;
 }
 
-static void shuffle(SeqIter *it, int64_t n, uint64_t site) {
+/* How an iterator starts. */
+typedef struct Start {
+  Span at;
+  const int64_t *place; /* words to start with, those that are left; NULL: new draws */
+  int64_t taken;        /* elements that were taken before, for the progress */
+  bool loop;            /* it is one of a loop */
+} Start;
+
+static void need_end(SeqIter *it, const char *what, Span at) {
+  if (it->endless)
+    fail_help(it->s, ERR_VALUE, at, "`take(n)` gives it an end",
+              "a sequence without an end cannot be %s", what);
+}
+
+static void need_number(const SeqIter *it, const char *what, Span at) {
+  if (it->n < 0)
+    fail_help(it->s, ERR_ITERATE, at, "`[l for l in read_lines(path)]` keeps the lines in a list",
+              "%s goes through elements whose number is known, and the lines of a file are read "
+              "as they come",
+              what);
+}
+
+static void shuffle(SeqIter *it, int64_t n, Start *st) {
+  need_end(it, "shuffled", st->at);
+  need_number(it, "what is shuffled", st->at);
+  if (st->place) {
+    memcpy(it->key, st->place, sizeof it->key);
+    st->place += 2;
+  }
   if (n == 0) return;
   if (n > INT64_MAX / 8) mem_throw(&it->s->mem, MEM_ERR_NOMEM);
+  if (!st->place)
+    memcpy(it->key, tn_data(random_key_for(it->s, it->q->site).u.t->t), sizeof it->key);
   it->order = mem_need(&it->s->mem, NULL, 0, (size_t)n * sizeof *it->order);
   it->ordered = n;
-  data_order(it->s, site, n, it->order);
+  ordered_by(it->key, n, it->order);
 }
 
 static int64_t pieces(int64_t n, int64_t each, bool drop) {
@@ -349,14 +408,6 @@ static int64_t windows_of(Session *s, const Seq *q, Span at) {
   return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
 }
 
-static void needs_number(Session *s, const SeqIter *it, Span at) {
-  if (it->n < 0)
-    fail_help(s, ERR_ITERATE, at, "`[l for l in read_lines(path)]` keeps the lines in a list",
-              "%s goes through elements whose number is known, and the lines of a file are read "
-              "as they come",
-              it->q->kind == SEQ_REVERSE ? "`reverse`" : "what is shuffled");
-}
-
 static Lines *open_lines(Session *s, const Seq *q, Span at) {
   Err e = {.text = ""};
   Lines *l = lines_open(&s->mem, q->source.u.str->s, &e);
@@ -364,8 +415,36 @@ static Lines *open_lines(Session *s, const Seq *q, Span at) {
   return l;
 }
 
+/* ---- the words of an iterator: the keys of its shuffles, in the order in which they start. With
+ * them it starts in the same orders again. */
+
+static size_t words_of(Value v) {
+  stack_check();
+  if (v.tag != V_SEQ) return 0;
+  const Seq *q = v.u.seq;
+  size_t below = q->kind == SEQ_WINDOWS ? 0 : words_of(q->source);
+  return below + (q->shuffle ? 2 : 0) + words_of(q->extra);
+}
+
+static void put_words(const SeqIter *it, int64_t **out) {
+  stack_check();
+  if (!it || !it->q) return;
+  if (it->q->kind == SEQ_CYCLE) {
+    if (it->based) memcpy(*out, it->base, (size_t)it->based * sizeof **out);
+    *out += it->based;
+  } else {
+    put_words(it->sub, out);
+  }
+  if (it->q->shuffle) {
+    memcpy(*out, it->key, sizeof it->key);
+    *out += 2;
+  }
+  put_words(it->second, out);
+}
+
 /* Fills an iterator that the pool already owns, itself or by its parent. */
-static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
+static void start(Session *s, SeqIter *it, Value source, Start *st, int depth) {
+  Span at = st->at;
   stack_check();
   if (depth > SEQ_DEEP)
     fail_at(s, ERR_DEPTH, at, "more than %d steps of sequences on top of one another", SEQ_DEEP);
@@ -377,34 +456,60 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
   Seq *q = source.u.seq;
   it->q = q;
   q->o.rc++;
+  if (st->loop && depth) {
+    if (q->place.tag != V_UNIT)
+      fail_help(s, ERR_VALUE, at, "take the position of what the loop goes through, and seek there",
+                "the loop goes through a sequence made of one that `seek` has set to a place");
+    it->part = true;
+    q->parts++;
+  }
   if (q->kind != SEQ_WINDOWS && q->kind != SEQ_LINES) {
     it->sub = iter_new(s);
-    start(s, it->sub, q->source, at, depth + 1);
+    int64_t taken = st->taken;
+    if (q->kind == SEQ_BATCHES && __builtin_mul_overflow(taken, q->n, &st->taken))
+      st->taken = INT64_MAX;
+    start(s, it->sub, q->source, st, depth + 1);
+    st->taken = taken;
     it->n = it->sub->n;
+    it->endless = it->sub->endless;
   }
   switch (q->kind) {
   case SEQ_TREE:
   case SEQ_MAP:
   case SEQ_ENUMERATE: break;
-  case SEQ_REVERSE: needs_number(s, it, at); break;
+  case SEQ_REVERSE:
+    need_end(it, "reversed", at);
+    need_number(it, "`reverse`", at);
+    break;
   case SEQ_BATCHES:
-    if (q->shuffle) needs_number(s, it, at);
-    if (q->shuffle) shuffle(it, it->n, q->site);
+    if (q->shuffle) shuffle(it, it->n, st);
     if (it->n >= 0) it->n = pieces(it->n, q->n, q->drop);
     break;
   case SEQ_WINDOWS: {
     int64_t count = windows_of(s, q, at);
-    if (q->shuffle) shuffle(it, count, q->site);
+    if (q->shuffle) shuffle(it, count, st);
     it->n = pieces(count, q->m, false);
     it->windows = count;
     break;
   }
-  case SEQ_SHUFFLE:
-    needs_number(s, it, at);
-    shuffle(it, it->n, q->site);
-    break;
+  case SEQ_SHUFFLE: shuffle(it, it->n, st); break;
   case SEQ_TAKE:
     if (q->n < it->n) it->n = q->n;
+    it->endless = false;
+    break;
+  case SEQ_DROP:
+    if (it->n >= 0) it->n = q->n < it->n ? it->n - q->n : 0;
+    break;
+  case SEQ_CYCLE:
+    need_number(it, "`cycle`", at);
+    if (!it->n) fail_at(s, ERR_VALUE, at, "`cycle` has nothing to repeat: the sequence is empty");
+    it->n = INT64_MAX;
+    it->endless = true;
+    it->based = (int64_t)words_of(q->source);
+    if (it->based) {
+      it->base = mem_need(&s->mem, NULL, 0, (size_t)it->based * sizeof *it->base);
+      put_words(it->sub, &(int64_t *){it->base});
+    }
     break;
   case SEQ_STEP:
     if (it->n >= 0) it->n = pieces(it->n, q->n, false);
@@ -413,45 +518,60 @@ static void start(Session *s, SeqIter *it, Value source, Span at, int depth) {
     it->n = UNKNOWN;
     it->lines = open_lines(s, q, at);
     break;
-  case SEQ_PROGRESS: it->started = it->drawn = now(); break;
+  case SEQ_PROGRESS:
+    need_end(it, "shown with its progress", at);
+    it->started = it->drawn = now();
+    it->passed = it->done = it->n >= 0 && it->n < st->taken ? it->n : st->taken;
+    break;
   case SEQ_ZIP:
+  case SEQ_CHAIN:
     it->second = iter_new(s);
-    start(s, it->second, q->extra, at, depth + 1);
-    if (it->n < 0 || it->second->n < 0)
-      it->n = UNKNOWN;
-    else if (it->second->n < it->n)
-      it->n = it->second->n;
+    start(s, it->second, q->extra, st, depth + 1);
+    bool stream = it->n < 0 || it->second->n < 0;
+    if (q->kind == SEQ_CHAIN) {
+      if (__builtin_add_overflow(it->n, it->second->n, &it->n)) it->n = INT64_MAX;
+      it->endless |= it->second->endless;
+    } else {
+      if (it->second->n < it->n) it->n = it->second->n;
+      it->endless &= it->second->endless;
+    }
+    if (stream) it->n = UNKNOWN;
     break;
   }
 }
 
 static Value at_(Session *s, SeqIter *it, int64_t k, Span at);
 
-/* Stacks elements: tensors and numbers along a new leading axis, tuples and records by part. */
-static Value stacked(Session *s, int64_t n, const Value *v, Span at, int depth) {
+static Value stacked(Session *s, size_t n, const Value *v, int64_t axis, Span at, int depth) {
   stack_check();
   Value first = v[0];
   if (depth < SEQ_DEEP && (first.tag == V_TUPLE || first.tag == V_RECORD || first.tag == V_DICT)) {
     size_t width;
     Value *items = value_parts(s, first, &width), *part = ARENA_ARRAY(&s->scratch, Value, n);
-    for (int64_t i = 1; i < n; i++) {
+    for (size_t i = 1; i < n; i++) {
       size_t w;
       bool fits = v[i].tag == first.tag && value_items(v[i], &w) && w == width;
       for (size_t k = 0; fits && k < width; k++) fits = value_counterpart(first, k, v[i]) != NULL;
       if (!fits)
         fail_at(s, ERR_LEADING, at,
-                "the elements of a batch have one structure; these are %s and %s",
+                "elements that are stacked have one structure; these are %s and %s",
                 value_type_text(s, first), value_type_text(s, v[i]));
     }
     for (size_t k = 0; k < width; k++) {
-      for (int64_t i = 0; i < n; i++) part[i] = *value_counterpart(first, k, v[i]);
-      items[k] = stacked(s, n, part, at, depth + 1);
+      for (size_t i = 0; i < n; i++) part[i] = *value_counterpart(first, k, v[i]);
+      items[k] = stacked(s, n, part, axis, at, depth + 1);
     }
     return value_like(s, first, items);
   }
-  if (v_is_tensor(first) || v_is_number(first) || first.tag == V_BOOL)
-    return op_stack(s, (size_t)n, v, 0, at);
-  return some_list(s, (size_t)n, v);
+  if (first.tag == V_UNKNOWN) return first;
+  if (!v_is_tensor(first) && !v_is_number(first) && first.tag != V_BOOL && !v_is_weak_list(first))
+    return some_list(s, n, v);
+  if (axis < 0) axis += op_type_of(s, op_as_tensor(s, first, DT_COUNT, at)).rank + 1;
+  return op_stack(s, n, v, axis < 0 || axis > CKL_MAX_RANK ? -1 : (int)axis, at);
+}
+
+Value data_stacked(Session *s, size_t n, const Value *v, int64_t axis, Span at) {
+  return stacked(s, n, v, axis, at, 0);
 }
 
 /* The source under steps that only reorder; *k becomes the index there. NULL: there are other
@@ -461,6 +581,8 @@ static SeqIter *bare(SeqIter *it, int64_t *k) {
     if (!it->q) return it;
     if (it->q->kind == SEQ_SHUFFLE)
       *k = it->order[*k];
+    else if (it->q->kind == SEQ_DROP)
+      *k += it->q->n;
     else if (it->q->kind != SEQ_TAKE && it->q->kind != SEQ_TREE)
       return NULL;
     it = it->sub;
@@ -487,7 +609,7 @@ static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, len + 1);
   for (int64_t i = 0; i < len; i++)
     items[i] = at_(s, it->sub, it->order ? it->order[from + i] : from + i, at);
-  return stacked(s, len, items, at, 0);
+  return stacked(s, (size_t)len, items, 0, at, 0);
 }
 
 /* (x, y), each i64[windows, width], y shifted by one element; windows are adjacent. */
@@ -538,9 +660,23 @@ static bool batch_ahead(Session *s, SeqIter *it, int64_t k, Span at) {
     VEC_PUSH(&s->scratch, items, count, cap, v);
   }
   if (!count || (it->q->drop && (int64_t)count < each)) return false;
-  value_set(&it->ahead, stacked(s, (int64_t)count, items, at, 0));
+  value_set(&it->ahead, stacked(s, count, items, 0, at, 0));
   it->have = k + 1;
   return true;
+}
+
+/* The end of its first stream is looked for element by element, as only its number says where the
+ * second begins. */
+static bool chain_ahead(Session *s, SeqIter *it, int64_t k, Span at) {
+  SeqIter *first = it->sub;
+  while (first->n < 0 && it->seen <= k) {
+    count_step(s, at);
+    if (has(s, first, it->seen, at))
+      it->seen++;
+    else
+      first->n = it->seen;
+  }
+  return first->n < 0 || k < first->n || has(s, it->second, k - first->n, at);
 }
 
 /* Whether there is element k. Of a stream, none before it is asked for afterwards. */
@@ -551,25 +687,80 @@ static bool has(Session *s, SeqIter *it, int64_t k, Span at) {
   case SEQ_LINES: return it->have == k + 1 || line_ahead(s, it, k, at);
   case SEQ_BATCHES: return it->have == k + 1 || batch_ahead(s, it, k, at);
   case SEQ_TAKE: return k < it->q->n && has(s, it->sub, k, at);
+  case SEQ_DROP: return k <= INT64_MAX - it->q->n && has(s, it->sub, k + it->q->n, at);
+  case SEQ_CHAIN: return chain_ahead(s, it, k, at);
   case SEQ_STEP: return k <= INT64_MAX / it->q->n && has(s, it->sub, k * it->q->n, at);
   case SEQ_ZIP: return has(s, it->sub, k, at) && has(s, it->second, k, at);
   default: return has(s, it->sub, k, at);
   }
 }
 
+/* Whether there were k elements, if nothing has to be computed to know it. */
+static bool reaches(Session *s, SeqIter *it, int64_t k, Span at) {
+  int64_t last = k - 1;
+  for (;;) {
+    if (it->n >= 0) return last < it->n;
+    switch (it->q->kind) {
+    case SEQ_LINES: return has(s, it, last, at);
+    case SEQ_BATCHES: last = last * it->q->n + (it->q->drop ? it->q->n - 1 : 0); break;
+    case SEQ_DROP: last += it->q->n; break;
+    case SEQ_STEP: last *= it->q->n; break;
+    case SEQ_ZIP:
+    case SEQ_CHAIN: return true;
+    default: break;
+    }
+    it = it->sub;
+  }
+}
+
 /* ---- elements */
+
+/* Element k of what is repeated. Pass number p has keys made of those of the first and p, so that
+ * an element is the same whenever it is asked for. */
+static Value repeated(Session *s, SeqIter *it, int64_t k, Span at) {
+  int64_t n = it->sub->n, pass = k / n;
+  if (pass != it->pass && it->based) {
+    int64_t *words = ARENA_ARRAY(&s->scratch, int64_t, it->based);
+    memcpy(words, it->base, (size_t)it->based * sizeof *words);
+    for (int64_t i = 0; i < it->based && pass; i += 2)
+      words[i] = (int64_t)rng_fold((uint64_t)words[i], (uint64_t)pass);
+    Start st = {.at = at, .place = words, .loop = it->top || it->part};
+    iter_free(it->sub);
+    it->sub = NULL;
+    it->sub = iter_new(s);
+    start(s, it->sub, it->q->source, &st, 1);
+  }
+  it->pass = pass;
+  return at_(s, it->sub, k % n, at);
+}
+
+static Value tuple_at(Session *s, SeqIter *it, int64_t k, Span at) {
+  size_t n = (size_t)it->q->m;
+  Value *part = ARENA_ARRAY(&s->scratch, Value, n);
+  for (size_t i = 0; i + 1 < n; i++) {
+    part[i] = at_(s, it->sub, k, at);
+    it = it->second;
+  }
+  part[n - 1] = at_(s, it, k, at);
+  return v_list(s, V_TUPLE, n, part);
+}
 
 static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
   stack_check();
   Value pair[2];
   if (it->have && it->have == k + 1) return value_pool(s, it->ahead);
-  if (!it->q) return element(s, it->source, k, at);
+  if (!it->q) return data_element(s, it->source, k, at);
   switch (it->q->kind) {
   case SEQ_BATCHES: return batch(s, it, k, at);
   case SEQ_WINDOWS: return window(s, it, k, at);
   case SEQ_SHUFFLE: return at_(s, it->sub, it->order[k], at);
   case SEQ_REVERSE: return at_(s, it->sub, it->n - 1 - k, at);
   case SEQ_STEP: return at_(s, it->sub, k * it->q->n, at);
+  case SEQ_DROP: return at_(s, it->sub, k + it->q->n, at);
+  case SEQ_CYCLE: return repeated(s, it, k, at);
+  case SEQ_CHAIN:
+    return it->sub->n < 0 || k < it->sub->n ? at_(s, it->sub, k, at)
+                                            : at_(s, it->second, k - it->sub->n, at);
   case SEQ_PROGRESS:
     it->passed = it->done++;
     draw(it, false);
@@ -579,18 +770,82 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
     pair[0] = v_int(k);
     pair[1] = at_(s, it->sub, k, at);
     return v_list(s, V_TUPLE, 2, pair);
-  case SEQ_ZIP:
-    pair[0] = at_(s, it->sub, k, at);
-    pair[1] = at_(s, it->second, k, at);
-    return v_list(s, V_TUPLE, 2, pair);
+  case SEQ_ZIP: return tuple_at(s, it, k, at);
   default: return at_(s, it->sub, k, at);
   }
 }
 
 SeqIter *seq_start(Session *s, Value source, Span at) {
+  Start st = {.at = at};
   SeqIter *it = iter_new(s);
   mem_pool_add(&s->mem, it, iter_release);
-  start(s, it, source, at, 0);
+  start(s, it, source, &st, 0);
+  return it;
+}
+
+/* ---- places of loops */
+
+enum { PLACE_HEAD = 2 }; /* elements taken, all elements; then the words of the iterator */
+
+Value seq_place(Session *s, Value seq, Span at) {
+  const Seq *q = seq.u.seq;
+  int64_t n = PLACE_HEAD + (int64_t)words_of(seq);
+  Value v = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
+  int64_t *out = tn_data(v.u.t->t);
+  memset(out, 0, (size_t)n * sizeof *out);
+  if (!q->loop && q->parts)
+    fail_help(s, ERR_VALUE, at, "give what the loop goes through a name, and take its position",
+              "a loop goes through a sequence made of this one");
+  if (!q->loop) return v;
+  out[0] = q->loop->next;
+  out[1] = q->loop->n;
+  out += PLACE_HEAD;
+  put_words(q->loop, &out);
+  return v;
+}
+
+void seq_seek(Session *s, Value seq, Value place, Span at) {
+  place = op_as_tensor(s, place, DT_COUNT, at);
+  const Tensor *t = op_tensor_of(s, place, at);
+  size_t n = PLACE_HEAD + words_of(seq);
+  bool fits =
+      t->dtype == DT_I64 && t->rank == 1 && (size_t)t->dim[0] == n && t->store->dev == DEV_CPU;
+  int64_t taken = fits ? tn_get_i64(t, 0) : -1, all = fits ? tn_get_i64(t, 1) : -1;
+  if (fits && (taken < 0 || (all != UNKNOWN && taken > all)))
+    fail_at(s, ERR_VALUE, at, "the place says that %lld of %lld elements were taken",
+            (long long)taken, (long long)all);
+  if (!fits)
+    fail_help(s, ERR_VALUE, at, "`position` gives it, in a loop through a sequence made like this",
+              "a place of this sequence is i64[%zu], this is %s", n, value_type_text(s, place));
+  value_set(&seq.u.seq->place, taken ? place : v_unit());
+}
+
+SeqIter *seq_loop(Session *s, Value source, Span at) {
+  SeqIter *it = iter_new(s);
+  mem_pool_add(&s->mem, it, iter_release);
+  Start st = {.at = at, .loop = true};
+  Value place = v_unit();
+  if (source.tag == V_SEQ && source.u.seq->place.tag != V_UNIT) {
+    place = value_pool(s, source.u.seq->place);
+    size_t n = (size_t)tn_count(place.u.t->t);
+    int64_t *words = ARENA_ARRAY(&s->scratch, int64_t, n);
+    for (size_t i = 0; i < n; i++) words[i] = tn_get_i64(place.u.t->t, (int64_t)i);
+    st.place = words + PLACE_HEAD;
+    it->next = st.taken = words[0];
+    value_set(&source.u.seq->place, v_unit());
+  }
+  start(s, it, source, &st, 0);
+  if (place.tag != V_UNIT && it->n != tn_get_i64(place.u.t->t, 1))
+    fail_at(s, ERR_VALUE, at, "the place belongs to a sequence of %lld elements, this one has %lld",
+            (long long)tn_get_i64(place.u.t->t, 1), (long long)it->n);
+  if (it->n < 0 && it->next && !reaches(s, it, it->next, at))
+    fail_at(s, ERR_VALUE, at, "the place says that %lld elements were taken, there are fewer now",
+            (long long)it->next);
+  if (it->q) {
+    it->top = true;
+    it->outer = it->q->loop;
+    it->q->loop = it;
+  }
   return it;
 }
 
@@ -604,6 +859,7 @@ void seq_finish(Session *s, SeqIter *it) {
   if (!it) return;
   seq_finish(s, it->sub);
   seq_finish(s, it->second);
+  leave(it);
   if (!it->q || it->q->kind != SEQ_PROGRESS || it->closed) return;
   it->closed = true;
   it->passed = it->done;
@@ -616,10 +872,15 @@ bool seq_first(Session *s, SeqIter *it, Value *out, Span at) {
   return true;
 }
 
+void seq_need_end(SeqIter *it, Span at) {
+  need_end(it, "made a list", at);
+}
+
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,
               void (*iteration)(void *ud, uint32_t k, Value v)) {
-  SeqIter *it = seq_start(s, seq, at);
+  SeqIter *it = seq_loop(s, seq, at);
   Value v;
+  need_end(it, "gone through by a comprehension", at);
   for (;;) {
     count_step(s, at);
     if (!seq_next(s, it, &v, at)) break;

@@ -10,10 +10,13 @@ typedef enum SeqKind {
   SEQ_WINDOWS, /* source (1-d tensor), n = width, m = batch, shuffle */
   SEQ_SHUFFLE,
   SEQ_TAKE,
+  SEQ_DROP,
   SEQ_PROGRESS,
   SEQ_MAP,
   SEQ_ENUMERATE,
-  SEQ_ZIP,
+  SEQ_ZIP,   /* m parts: source, and extra, which is the ZIP of the others if m > 2 */
+  SEQ_CHAIN, /* source, then extra */
+  SEQ_CYCLE, /* without end */
   SEQ_REVERSE,
   SEQ_STEP, /* every n-th element */
   SEQ_LINES /* of the text file `source`: how many there are is known at their end */
@@ -23,11 +26,14 @@ struct Seq {
   Obj o;
   SeqKind kind;
   Value source; /* a tree, or the V_SEQ that feeds this one */
-  Value extra;  /* function of SEQ_MAP, label of SEQ_PROGRESS, second of SEQ_ZIP */
+  Value extra;  /* function of SEQ_MAP, label of SEQ_PROGRESS, second of SEQ_ZIP, SEQ_CHAIN */
   int64_t n, m;
   bool shuffle, drop;
-  uint64_t site; /* random site of its shuffle */
-  bool staged;   /* made in code, of values of the present call */
+  uint64_t site;        /* random site of its shuffle */
+  bool staged;          /* made in code, of values of the present call */
+  struct SeqIter *loop; /* of the innermost loop that goes through it */
+  int64_t parts;        /* iterators of loops that go through another one made of it */
+  Value place;          /* where the next loop starts, as seq_place gave it; unit: anew */
 };
 
 typedef struct SeqIter SeqIter;
@@ -37,6 +43,16 @@ Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, 
 void seq_free(Session *s, Seq *q); /* called by value.c alone */
 /* Iterators are on the pool: they are freed when it is drained, also after an error. */
 SeqIter *seq_start(Session *s, Value source, Span at);
+/* The same, for a loop: at the place that was set, which it takes away. */
+SeqIter *seq_loop(Session *s, Value source, Span at);
+/* Where the loop that goes through it stands, i64: the number of elements that it took, that of
+ * all, the draws of its shuffles. 0 in front: no loop does. */
+Value seq_place(Session *s, Value seq, Span at);
+/* Sets the place at which its next loop starts. */
+void seq_seek(Session *s, Value seq, Value place, Span at);
+/* Elements stacked: tensors and numbers along a new axis, tuples, records and dicts by part, all
+ * else as a list. n > 0. Also in code. */
+Value data_stacked(Session *s, size_t n, const Value *v, int64_t axis, Span at);
 bool seq_next(Session *s, SeqIter *it, Value *out, Span at);
 /* Clause k of a comprehension: calls iteration(ud, k, v) for each element v of seq. */
 void seq_comp(Session *s, Value seq, Span at, void *ud, uint32_t k,

@@ -35,9 +35,10 @@ void seq_refuse(Session *s, Value v, Span at) {
 }
 
 Value seq_staged(Session *s, SeqKind kind, Value source, Value extra, int64_t n) {
+  int64_t m = kind == SEQ_ZIP ? n : 0; /* parts of a zip */
   if (v_is_weak_list(source)) source = op_as_tensor(s, source, DT_COUNT, s->frame->call);
   if (v_is_weak_list(extra)) extra = op_as_tensor(s, extra, DT_COUNT, s->frame->call);
-  Value v = seq_value(s, kind, source, extra, n, 0, false, false, 0);
+  Value v = seq_value(s, kind, source, extra, n, m, false, false, 0);
   v.u.seq->staged = true;
   return v;
 }
@@ -97,7 +98,8 @@ Value seq_source(Session *s, Node *e) {
 }
 
 static bool goes_through(Session *s, const Node *n, const Node *call) {
-  static const char *const names[] = {"enumerate", "zip", "reverse", "step_by", "map"};
+  static const char *const names[] = {"enumerate", "zip",  "reverse", "step_by",
+                                      "map",       "take", "drop"};
   stack_check();
   if (n == call) return true;
   const Node *f = n->kind == N_CALL ? n->call.callee : NULL;
@@ -127,6 +129,8 @@ int64_t seq_size(Session *s, Value v, Span at) {
     const Seq *q = v.u.seq;
     n = seq_size(s, q->source, at);
     if (q->kind == SEQ_STEP) return n / q->n + (n % q->n != 0);
+    if (q->kind == SEQ_TAKE) return q->n < n ? q->n : n;
+    if (q->kind == SEQ_DROP) return q->n < n ? n - q->n : 0;
     int64_t m = q->kind == SEQ_ZIP ? seq_size(s, q->extra, at) : n;
     return m < n ? m : n;
   }
@@ -145,6 +149,19 @@ int64_t seq_size(Session *s, Value v, Span at) {
   return n;
 }
 
+/* The parts of element k of a zip, of which each follows the one that it is the rest of. */
+static Value zipped(Session *s, const Seq *q, int64_t k, Value at_k, Span at) {
+  bool known = at_k.tag == V_UNIT;
+  size_t n = (size_t)q->m;
+  Value *part = ARENA_ARRAY(&s->scratch, Value, n);
+  for (size_t i = 0; i < n; i++) {
+    Value of = i + 1 < n ? q->source : q->extra;
+    part[i] = known ? seq_item(s, of, k, at) : seq_element(s, of, at_k, at);
+    if (i + 2 < n) q = q->extra.u.seq;
+  }
+  return v_list(s, V_TUPLE, n, part);
+}
+
 Value seq_item(Session *s, Value v, int64_t k, Span at) {
   stack_check();
   if (v.tag == V_LIST) return v.u.list->items[k];
@@ -154,13 +171,15 @@ Value seq_item(Session *s, Value v, int64_t k, Span at) {
   Value pair[2];
   if (q->kind == SEQ_REVERSE) return seq_item(s, q->source, seq_size(s, q->source, at) - 1 - k, at);
   if (q->kind == SEQ_STEP) return seq_item(s, q->source, k * q->n, at);
+  if (q->kind == SEQ_TAKE) return seq_item(s, q->source, k, at);
+  if (q->kind == SEQ_DROP) return seq_item(s, q->source, k + q->n, at);
+  if (q->kind == SEQ_ZIP) return zipped(s, q, k, v_unit(), at);
   if (q->kind == SEQ_MAP) {
     pair[0] = seq_item(s, q->source, k, at);
     return call_simple(s, q->extra, 1, pair, at);
   }
-  bool zip = q->kind == SEQ_ZIP;
-  pair[0] = zip ? seq_item(s, q->source, k, at) : number_node(s, k);
-  pair[1] = seq_item(s, zip ? q->extra : q->source, k, at);
+  pair[0] = number_node(s, k);
+  pair[1] = seq_item(s, q->source, k, at);
   return v_list(s, V_TUPLE, 2, pair);
 }
 
@@ -247,6 +266,8 @@ Value seq_number(Session *s, Value v, Span at) {
     const Seq *q = v.u.seq;
     Value n = seq_number(s, q->source, at);
     if (q->kind == SEQ_ZIP) return less(s, n, seq_number(s, q->extra, at), at);
+    if (q->kind == SEQ_TAKE) return less(s, n, v_int(q->n), at);
+    if (q->kind == SEQ_DROP) return op_binary(s, AST_SUB, n, v_int(q->n), at, at, at);
     if (q->kind != SEQ_STEP || q->n == 1) return n;
     n = op_binary(s, AST_ADD, n, v_int(q->n - 1), at, at, at);
     return op_binary(s, AST_FLOORDIV, n, v_int(q->n), at, at, at);
@@ -313,7 +334,11 @@ Value seq_element(Session *s, Value v, Value k, Span at) {
   const Seq *q = v.u.seq;
   Value pair[2] = {k, k};
   switch (q->kind) {
-  case SEQ_ZIP: pair[0] = seq_element(s, q->source, k, at); break;
+  case SEQ_ZIP: return zipped(s, q, 0, k, at);
+  case SEQ_TAKE: return seq_element(s, q->source, k, at);
+  case SEQ_DROP:
+    k = op_binary(s, AST_ADD, k, v_int(q->n), at, at, at);
+    return seq_element(s, q->source, k, at);
   case SEQ_REVERSE:
     k = op_binary(s, AST_SUB, seq_number(s, q->source, at), k, at, at, at);
     k = op_binary(s, AST_SUB, k, v_int(1), at, at, at);
@@ -326,6 +351,6 @@ Value seq_element(Session *s, Value v, Value k, Span at) {
     return call_simple(s, q->extra, 1, pair, at);
   default: break;
   }
-  pair[1] = seq_element(s, q->kind == SEQ_ZIP ? q->extra : q->source, k, at);
+  pair[1] = seq_element(s, q->source, k, at);
   return v_list(s, V_TUPLE, 2, pair);
 }

@@ -67,7 +67,7 @@ answer() {
   grep -q -F -e "= help: $2" out
   tap_status $? "at the prompt: $1" log
 }
-answer 'print(pop(xs))' 'here it is `let last = xs[-1]; xs = xs[:-1]`; of a dict'
+answer 'print(filter(xs))' '`[x for x in xs if c]`; of a tensor a mask selects'
 answer 'xs.append(v + 1)' 'here it is `xs .= push(v + 1)`; of a `var`'
 answer 'd.discard("a")' 'here it is `d .= remove("a")`'
 answer 'print(xs.index(1))' 'here it is `find(s, "a")`; of a list'

@@ -640,7 +640,12 @@ static void draw(Maker *m, int into) {
   dims_of(v, dims, sizeof dims);
   r = *v;
   Dt f = chance(m, 60) ? F32 : F64;
-  switch (below(m, 5)) {
+  switch (below(m, 6)) {
+  case 5:
+    if (v->dt == BOOL) return;
+    line(m, into, "let %s = %s * int(choice(permutation(%d), []))", body_define(m, v)->name, r.name,
+         2 + below(m, 4));
+    break;
   case 0:
     if (!is_float(v)) return;
     line(m, into, "let %s = wrap <train> { dropout(%s, 0.%d) }", body_define(m, v)->name, r.name,
@@ -736,13 +741,36 @@ static void keyed(Maker *m, int into) {
   line(m, into, forms[which], n, a.name, b.name, to);
 }
 
+/* Put into a list and found again. */
+static void sought(Maker *m, int into) {
+  static const char *const forms[] = {
+      "var xs%1$d = insert(list(%3$s), 0, %2$s)\nxs%1$d .= pop()\nxs%1$d .= push(%3$s)\n"
+      "xs%1$d .= insert(1, %2$s)\nxs%1$d .= remove_at(0)\nlet %4$s = xs%1$d[1]",
+      "let in%1$d = sorted(list(3, 1, 2), by = fn(e) = -e)\n"
+      "let %4$s = list(%2$s, %3$s, %3$s)[index_of(in%1$d, 2)]",
+      "let cut%1$d = drop(flatten(list(list(%2$s), list(%3$s))), 1)\nlet %4$s = take(cut%1$d, "
+      "1)[0]",
+      "let %4$s = pick((list(%2$s, %3$s), list(0, 1)), [1]).0[0]",
+      "let %4$s = list(%2$s, %3$s)[index_of(unique(list(\"a\", \"b\", \"a\")), "
+      "max(list(\"a\", \"b\")))]"};
+  Var *v = body_pick(m, ANY, NULL), *u = body_pick(m, ANY, NULL);
+  if (!v || !u || !room(m, 1)) return;
+  int n = m->p->statements, which = below(m, 5);
+  Var a = *v, b = *u;
+  const char *to = body_define(m, &b)->name;
+  line(m, into, forms[which], n, a.name, b.name, to);
+}
+
 /* Put into a tuple, record or list and taken out again. */
 static void packed(Maker *m, int into) {
   if (chance(m, 45)) {
-    if (chance(m, 60))
+    int which = below(m, 10);
+    if (which < 5)
       updated(m, into);
-    else
+    else if (which < 8)
       keyed(m, into);
+    else
+      sought(m, into);
     return;
   }
   static const char *const forms[] = {

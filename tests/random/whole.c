@@ -284,6 +284,9 @@ static const char *const script_lines[] = {
     "update(%s, map(fn(p) = p * 0.5, params(%s)))",
     "for (n, b) in enumerate(batches(iota(7), 3)) { print(n, b) }",
     "for (s, t) in zip(windows(iota(9), 3).take(2), shuffle(iota(4))) { print(s, t) }",
+    "let go%s = shuffle(iota(3)).cycle().take(5)\nfor e in go%s { if e == 2 { print(e, "
+    "position(go%s)) } }\n"
+    "seek(go%s, i64(zeros([len(position(go%s))])))",
     "let (train%s, held%s) = split(f32([1, 2, 3, 4, 5]), at = 3)\n"
     "print(first(progress(batches(train%s, 2))), held%s)",
     "print(unique(i64([3, 1, 3])), nonzero(i64([0, 2])), has_nan(%s.w), device_of(%s.bias))",
