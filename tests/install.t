@@ -45,7 +45,7 @@ try() { # try SOURCE COMPILER...
   source=$1
   name=$(basename "$source")
   shift
-  "$@" -Wall -Wextra -Werror -o "$dest/program" "$source" $flags $LDFLAGS -pthread >"$log" 2>&1
+  "$@" -Wall -Wextra -Werror -o "$dest/program" "$source" $flags $LDFLAGS -pthread -lm >"$log" 2>&1
   tap_status $? "$name is built against the installed library" "$log"
   "$dest/program" >"$log" 2>&1
   tap_status $? "$name runs" "$log"

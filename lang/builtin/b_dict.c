@@ -159,8 +159,7 @@ static Value numbers_tensor(Session *s, size_t n, const int64_t *number, Span at
     Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1), l;
     for (size_t i = 0; i < n; i++) v[i] = v_int(number[i]);
     l = v_list(s, V_LIST, n, v);
-    l.u.list->weak = true;
-    return op_as_tensor(s, l, DT_I64, at);
+    return op_cast(s, l, DT_I64, at);
   }
   Tensor *t = tn_new(&s->mem, DEV_CPU, DT_I64, 1, &dim);
   if (t && n) memcpy(tn_data(t), number, n * sizeof *number);

@@ -215,6 +215,7 @@ static bool assign_instance(const Place *p, Value cur) {
   for (size_t i = 0; i < p->count; i++) {
     const Node *n = p->part[i].node;
     Name name = n->kind == N_DOT ? n->dot.name.name : NULL;
+    if (i && cur.tag == V_UNKNOWN) return true; /* `check`: it may be an instance */
     if (cur.tag == V_INST && name) {
       Field *f = model_field(cur.u.inst, name);
       if (f && (f->kind == FIELD_LET || f->kind == FIELD_ARG) && i + 1 < p->count) {

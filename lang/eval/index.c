@@ -395,12 +395,13 @@ static bool index_list(Session *s, Value x, const Index *index, Value *out) {
     return true;
   }
   bool known = iv.tag == V_INT || want_known(s, iv, &k);
-  bool tensors = x.tag == V_LIST; /* of other elements the index is a constant */
+  bool stacks = !known && iv.tag == V_NODE && iv.weak;
+  bool tensors = stacks && x.tag == V_LIST; /* of other elements the index is a constant */
   for (size_t i = 0; tensors && i < x.u.list->count; i++) {
     Value v = x.u.list->items[i];
     tensors = v_is_tensor(v) || v_is_number(v) || v.tag == V_BOOL || v_is_weak_list(v);
   }
-  if (!known && iv.tag == V_NODE && iv.weak && tensors) { /* rule 37: tensors of one type */
+  if (tensors) { /* rule 37: tensors of one type */
     Value t = op_stack(s, x.u.list->count, x.u.list->items, 0, index->node->span);
     *out = index_tensor(s, t, index);
     return true;

@@ -179,7 +179,7 @@ says out mul 'the graph shows'
 gives 1 'ckl opt of nonsense' sh -c "echo nonsense | '$ckl' opt --pass=dce -"
 says err 'error[graph-1]' 'it says so'
 sed 's/ = mul .*/ = mull/' f.ckg >wrong.ckg
-printf 'graph {\n  %%0 = input {index=0 dtype=f32 device=cpu dims=[]} : f32\n  %%1 = token : token\n  %%2 = call %%1 %%0 {text="h" dtype=(f32) index=(0) dims=[]} : token, f32 @ 1:5-9\n  return %%2.1\n}\n' >host.ckg
+printf 'graph {\n  %%0 = input {index=0 dtype=f32 device=cpu dims=[]} : f32\n  %%1 = token : token\n  %%2 = defer %%1 %%0 {text="h" carry=1} : token, f32 @ 1:5-9\n  return %%2.1\n}\n' >host.ckg
 gives 1 'the joint graph of what has no gradient' "$ckl" opt --pass=joint host.ckg
 says err 'host.ckg:1' 'the error is in that file, whatever its nodes say'
 gives 1 'a graph with a wrong line' "$ckl" opt --pass=dce wrong.ckg
