@@ -1,7 +1,10 @@
 /* The statements of random bodies: what program.c writes about tensors, and blocks, loops, modes,
  * calls, closures, records, prints, derivatives, hooks, state, batches.
  *
- * In: a Maker whose Program is the scope of the body. Out: parts of its program. */
+ * In: a Maker whose Program is the scope of the body. Out: parts of its program.
+ *
+ * One file: each form draws from the variables that the others have defined.
+ */
 #include <stdlib.h>
 
 #include "tests/random/maker.h"
@@ -732,7 +735,7 @@ static void keyed(Maker *m, int into) {
       "let %4$s = %3$s * len(keys(by%1$d))",
       "var by%1$d = [key: 0.5 * e for (key, e) in [\"m\": %2$s, \"n\": %3$s]]\n"
       "by%1$d[\"m\"] += by%1$d[\"n\"]\nlet %4$s = by%1$d[\"m\"]"};
-  Var *v = body_pick(m, ANY, NULL), *u = body_pick(m, ANY, NULL);
+  Var *v = body_pick(m, AXES, NULL), *u = v ? body_pick(m, ALIKE, v) : NULL;
   if (!v || !u || !room(m, 1)) return;
   int n = m->p->statements, which = below(m, 6);
   Var a = *v, b = *u;
@@ -761,14 +764,39 @@ static void sought(Maker *m, int into) {
   line(m, into, forms[which], n, a.name, b.name, to);
 }
 
+/* A factor out of texts, which code knows before the run. */
+static void spelt(Maker *m, int into) {
+  static const char *const forms[] = {
+      "let tx%1$d = \"  {1 + 1}x, y \".trim().replace(\"x\", chr(228)).upper()\n"
+      "let ty%1$d = join(list(tx%1$d.lower().casefold(), str(7), repr(\"q\"), format(1.5, "
+      "\".2f\")), "
+      "\"-\").normalize(form = \"NFD\")\n"
+      "let tz%1$d = ty%1$d.pad_left(30).pad_right(32).repeat(2)\n"
+      "let %3$s = %2$s * (0.01 * (len(words(tz%1$d)) + len(lines(\"a\\nb\")) + tx%1$d.find(\"Y\") "
+      "+ "
+      "ord(\"A\") + len(bytes(ty%1$d)) - len(text(list(97, 98)))))",
+      "let hit%1$d = \"a1 bb22 c\".re_all(r\"[a-z]+(\\d+)\")\n"
+      "let %3$s = %2$s * (0.1 * (hit%1$d[1].at + len(\"a,b;c\".re_split(\"[,;]\")) + "
+      "len(\"aab\".re_replace(\"a+\", \"x\")) + (if \"xy\".starts_with(\"x\") and "
+      "\"xy\".ends_with(\"y\") and re_find(\"xy\", \"z\") == none { 1 } else { 2 })))"};
+  Var *v = body_pick(m, AXES, NULL);
+  if (!v || !room(m, 1)) return;
+  Var a = *v;
+  int n = m->p->statements;
+  const char *to = body_define(m, &a)->name;
+  line(m, into, ONE_OF(m, forms), n, a.name, to);
+}
+
 /* Put into a tuple, record or list and taken out again. */
 static void packed(Maker *m, int into) {
   if (chance(m, 45)) {
     int which = below(m, 10);
     if (which < 5)
       updated(m, into);
-    else if (which < 8)
+    else if (which < 7)
       keyed(m, into);
+    else if (which < 8)
+      spelt(m, into);
     else
       sought(m, into);
     return;
