@@ -109,6 +109,7 @@ static bool repeats(const Session *s, Value v) {
 /* Counts v's height and parts anew: parts that it has lost count still, as long as nobody asks.
  * False: v really is that deep. */
 static bool recount(Session *s, Table *seen, Value v, int depth) {
+  stack_check();
   size_t n;
   const Value *items = value_items(v, &n);
   if (!items || table_add(seen, table_key(v.u.o), 1) != TABLE_NONE) return true;
