@@ -266,7 +266,7 @@ void seq_free(Session *s, Seq *q) {
 
 Value seq_map(Session *s, Value seq, Value f, Span at) {
   (void)at;
-  if (seq.u.seq->staged) return seq_staged(s, SEQ_MAP, seq, f, 0);
+  if (seq.tag == V_SEQ && seq.u.seq->staged) return seq_staged(s, SEQ_MAP, seq, f, 0);
   return seq_value(s, SEQ_MAP, seq, f, 0, 0, false, false, 0);
 }
 
