@@ -22,6 +22,23 @@ ckl_value *handle_new(Session *s, Value v) {
   return h;
 }
 
+static void array_release(void *p) {
+  HandleArray *h = p;
+  for (size_t i = 0; i < h->n; i++) ckl_release(h->v[i]);
+  mem_free(h->mem, h, h->bytes);
+}
+
+HandleArray *handle_array(Session *s, size_t n) {
+  size_t bytes = sizeof(HandleArray) + n * sizeof(ckl_value *);
+  HandleArray *h = mem_need(&s->mem, NULL, 0, bytes);
+  memset(h, 0, bytes);
+  h->mem = &s->mem;
+  h->bytes = bytes;
+  h->n = n;
+  mem_pool_add(&s->mem, h, array_release);
+  return h;
+}
+
 ckl_value *api_handle(ckl_session *k, Value v) {
   bool busy = api_keep_busy(&k->s);
   ckl_value *h = handle_new(&k->s, v);

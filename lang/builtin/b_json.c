@@ -66,13 +66,13 @@ static const char *take(void *ud, const JsonPiece *p) {
   return NULL;
 }
 
-static Value from_text(Session *s, const char *name, const char *text, size_t n, Span at) {
+/* `path`: of the file that the text is of, or NULL. */
+static Value from_text(Session *s, const char *path, const char *text, size_t n, Span at) {
   Reader *r = ARENA_NEW(&s->scratch, Reader);
   r->s = s;
   Err e = {.text = ""};
-  if (!json_read(&s->scratch, name, text, n, take, r, &e)) {
-    if (strcmp(name, "json")) fail_file(s, at, &e);
-    if (e.nomem || e.interrupted) fail_file(s, at, &e);
+  if (!json_read(&s->scratch, path ? path : "json", text, n, take, r, &e)) {
+    if (path || e.nomem || e.interrupted) fail_file(s, at, &e);
     fail_at(s, ERR_VALUE, at, "%s", e.text);
   }
   return r->open[0].items[0];
@@ -80,7 +80,7 @@ static Value from_text(Session *s, const char *name, const char *text, size_t n,
 
 BUILTIN_FN(bi_from_json) {
   want_str(s, c->v[0], c->spans[0], "what is read");
-  return from_text(s, "json", c->v[0].u.str->s, c->v[0].u.str->n, c->spans[0]);
+  return from_text(s, NULL, c->v[0].u.str->s, c->v[0].u.str->n, c->spans[0]);
 }
 
 BUILTIN_FN(bi_read_json) {

@@ -125,10 +125,7 @@ static Value ordered(Session *s, Value v, Span at) {
   if (v.tag == V_DIM) return v_int(want_int(s, v, at, "an element"));
   if (v.tag == V_NODE && want_known(s, v, &known)) return v_int(known);
   const Tensor *t = s->stage ? NULL : v_tensor_of(v);
-  if (t && !t->rank) {
-    if (t->dtype == DT_BOOL) return v_bool(tn_get_i64(t, 0) != 0);
-    return dt_int(t->dtype) ? v_int(tn_get_i64(t, 0)) : v_float(tn_get_f64(t, 0));
-  }
+  if (t && !t->rank) return v_scalar(t);
   if (v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_BOOL || v.tag == V_STR || v.tag == V_TUPLE)
     return v;
   if (s->stage && (v.tag == V_NODE || v.tag == V_PARAM) && !op_type_of(s, v).rank)

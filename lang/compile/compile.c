@@ -36,10 +36,7 @@ static Value instantiate(Session *s, const Compiled *c, Value t, Value *outs, co
   case V_NODE: {
     Value v = outs[t.u.v.node];
     if (!t.weak) return v;
-    const Tensor *x = v.u.t->t; /* a number again (rule 13) */
-    return dt_float(x->dtype)    ? v_float(tn_get_f64(x, 0))
-           : x->dtype == DT_BOOL ? v_bool(tn_get_i64(x, 0) != 0)
-                                 : v_int(tn_get_i64(x, 0));
+    return v_scalar(v.u.t->t); /* a number again */
   }
   case V_DIM: {
     int64_t n;

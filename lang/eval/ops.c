@@ -743,8 +743,7 @@ static bool list_as_weak(Session *s, Value x, int k, int64_t *n, Value *out) {
   for (size_t i = 0; i < l->count; i++) {
     v[i] = l->items[i];
     const Tensor *t = v[i].tag == V_TENSOR && !v[i].u.t->node ? v[i].u.t->t : NULL;
-    if (t && t->rank == 0)
-      v[i] = dt_float(t->dtype) ? v_float(tn_get_f64(t, 0)) : v_int(tn_get_i64(t, 0));
+    if (t && t->rank == 0) v[i] = v_scalar(t);
     if (v[i].tag == V_BOOL) v[i] = v_int(v[i].u.i);
     if (rows ? v[i].tag != V_LIST || !list_as_weak(s, v[i], k + 1, n, &v[i]) : !v_is_number(v[i]))
       return false;

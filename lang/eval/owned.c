@@ -41,13 +41,13 @@ uint32_t owned_parts(Value v) {
   return v_counted(v) ? v.u.o->parts : 0;
 }
 
-static void lose(Obj *of, uint32_t parts) {
+void owned_lose(Obj *of, uint32_t parts) {
   uint32_t gone = parts < UINT32_MAX ? parts + 1 : UINT32_MAX;
   if (of->parts < UINT32_MAX) of->parts -= gone < of->parts ? gone : of->parts;
 }
 
 void owned_item(Obj *of, Value *slot, Value v, uint32_t before) {
-  lose(of, before);
+  owned_lose(of, before);
   obj_holds(of, v);
   value_set(slot, v);
 }
@@ -88,7 +88,7 @@ void owned_remove(List *l, size_t i) {
   l->count--;
   memmove(l->items + i, l->items + i + 1, (l->count - i) * sizeof *l->items);
   l->weak &= l->count > 0;
-  lose(&l->o, owned_parts(gone));
+  owned_lose(&l->o, owned_parts(gone));
   value_release(gone);
 }
 

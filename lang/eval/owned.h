@@ -15,6 +15,8 @@ void owned_settle(Session *s, size_t mark, size_t n, const Value *keep);
 bool owned_alone(const Session *s, Value v);
 /* Parts of v, as its holder counts them: taken before a change, for owned_item. */
 uint32_t owned_parts(Value v);
+/* `of` has one part less, which had `parts`. */
+void owned_lose(Obj *of, uint32_t parts);
 /* *slot of the owned list or record `of` becomes v; `before`: owned_parts of what stood there. */
 void owned_item(Obj *of, Value *slot, Value v, uint32_t before);
 /* Appends n values to an owned list, each in amortised constant time. Throws before anything is

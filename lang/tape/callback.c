@@ -583,10 +583,7 @@ static Value filled(const HostRun *r, Value t, const Value *vals) {
     Value v = vals[t.u.v.node];
     if (v.tag == V_UNIT) return v_none();
     if (!t.weak) return v;
-    const Tensor *x = v.u.t->t; /* a number again (rule 13) */
-    return dt_float(x->dtype)    ? v_float(tn_get_f64(x, 0))
-           : x->dtype == DT_BOOL ? v_bool(tn_get_i64(x, 0) != 0)
-                                 : v_int(tn_get_i64(x, 0));
+    return v_scalar(v.u.t->t); /* a number again */
   }
   case V_UNKNOWN: return r->refs[t.aux - 1];
   case V_LIST:

@@ -98,29 +98,7 @@ Backend *backend_new(Session *s, const Graph *g, Native **native, const int64_t 
 }
 
 /* ---- running */
-typedef struct Handles {
-  Mem *mem;
-  size_t bytes, n;
-  ckl_value *v[];
-} Handles;
-
-static void handles_release(void *p) {
-  Handles *h = p;
-  for (size_t i = 0; i < h->n; i++) ckl_release(h->v[i]);
-  mem_free(h->mem, h, h->bytes);
-}
-
-/* On the pool; all NULL. */
-static Handles *handles_new(Session *s, size_t n) {
-  size_t bytes = sizeof(Handles) + n * sizeof(ckl_value *);
-  Handles *h = mem_need(&s->mem, NULL, 0, bytes);
-  memset(h, 0, bytes);
-  *h = (Handles){&s->mem, bytes, n};
-  mem_pool_add(&s->mem, h, handles_release);
-  return h;
-}
-
-static void call_host(Backend *k, const Handles *in, Handles *out, Span at) {
+static void call_host(Backend *k, const HandleArray *in, HandleArray *out, Span at) {
   ckl_status st = k->code.run(k->code.ud, &k->b, in->v, out->v);
   k->b.run = NULL;
   k->b.sizes = NULL;
@@ -160,7 +138,7 @@ bool backend_run(Backend *k, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e
   const Graph *g = k->b.g;
   if (k->b.run) return native_run(s, k->b.native, g, "a backward", c, in, out, e, where);
   size_t mark = mem_pool_mark(&s->mem), n = g->output_count;
-  Handles *from = handles_new(s, g->input_count), *to = handles_new(s, n);
+  HandleArray *from = handle_array(s, g->input_count), *to = handle_array(s, n);
   for (size_t i = 0; i < from->n; i++) {
     from->v[i] = handle_new(s, v_tensor(s, tn_ref(in[i])));
     if (!from->v[i]) mem_throw(&s->mem, MEM_ERR_NOMEM);
@@ -248,7 +226,7 @@ static void run_job(void *ud) {
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, ni + 1);
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, no + 1);
   for (size_t i = 0; i < ni; i++) in[i] = j->in[i]->v.u.t->t;
-  Handles *got = handles_new(s, no);
+  HandleArray *got = handle_array(s, no);
   b->ran = true;
   b->failed = !native_run(s, b->native, b->g, "a backward", &c, in, out, &b->e, &b->where);
   b->run->nodes_run = c.nodes_run;

@@ -331,34 +331,10 @@ ckl_status host_fails(Session *s, const char *why) {
   return CKL_ERUN;
 }
 
-typedef struct Values {
-  Mem *mem;
-  size_t bytes, n;
-  ckl_value *v[];
-} Values;
-
-static void values_release(void *p) {
-  Values *h = p;
-  for (size_t i = 0; i < h->n; i++) ckl_release(h->v[i]);
-  mem_free(h->mem, h, h->bytes);
-}
-
-/* On the pool; all NULL. */
-static Values *values_new(Session *s, size_t n) {
-  size_t bytes = sizeof(Values) + n * sizeof(ckl_value *);
-  Values *h = mem_need(&s->mem, NULL, 0, bytes);
-  memset(h, 0, bytes);
-  *h = (Values){&s->mem, bytes, n};
-  mem_pool_add(&s->mem, h, values_release);
-  return h;
-}
-
 /* What the host sees of input i: a number where the declaration says so. */
 static Value shown(Session *s, const HostFn *h, size_t i, Tensor *t) {
   if (i >= h->params || !(h->number >> i & 1)) return v_tensor(s, host_own(s, t));
-  return dt_float(t->dtype)    ? v_float(tn_get_f64(t, 0))
-         : t->dtype == DT_BOOL ? v_bool(tn_get_i64(t, 0) != 0)
-                               : v_int(tn_get_i64(t, 0));
+  return v_scalar(t);
 }
 
 static const HostFn *function_of(const struct HostFns *all, const char *label, int *which) {
@@ -393,7 +369,7 @@ static Tensor *zeros_like(Session *s, const Tensor *t) {
 }
 
 static bool take_results(Session *s, const HostFn *h, int which, const Graph *g, uint32_t node,
-                         Tensor **in, Values *to, Tensor **out, GErr *e) {
+                         Tensor **in, HandleArray *to, Tensor **out, GErr *e) {
   const Attr *wrt = gr_attr(g, node, AT_WRT);
   const char *what = which == VALUE ? "result" : "gradient by argument";
   for (size_t k = 0; k + 1 < g->nodes[node].result_count; k++) {
@@ -417,8 +393,8 @@ bool host_function_run(Session *s, const Graph *g, uint32_t node, Tensor **in, T
   int which;
   const HostFn *h = function_of(s->host_fns, gr_attr(g, node, AT_TEXT)->u.text, &which);
   size_t mark = mem_pool_mark(&s->mem), given = g->nodes[node].operand_count - 1u;
-  Values *from = values_new(s, given);
-  Values *to = values_new(s, which == VALUE ? h->results : h->params);
+  HandleArray *from = handle_array(s, given);
+  HandleArray *to = handle_array(s, which == VALUE ? h->results : h->params);
   for (size_t i = 0; i < given; i++)
     if (!(from->v[i] = handle_new(s, shown(s, h, i, in[1 + i])))) mem_throw(&s->mem, MEM_ERR_NOMEM);
   struct HostFns *all = s->host_fns;

@@ -44,8 +44,7 @@ Value dict_key(Session *s, Value v, Span at) {
   default: break;
   }
   const Tensor *t = v_tensor_of(v);
-  if (t && t->rank == 0 && !dt_float(t->dtype))
-    return t->dtype == DT_BOOL ? v_bool(tn_get_i64(t, 0) != 0) : v_int(tn_get_i64(t, 0));
+  if (t && t->rank == 0 && !dt_float(t->dtype)) return v_scalar(t);
   int64_t i;
   if (v.tag == V_NODE && v.weak && want_known(s, v, &i)) return v_int(i);
   bool number = v.tag == V_FLOAT || t;
@@ -97,7 +96,7 @@ static bool same_key(Value a, Value b) {
 
 static void put_key(Buf *b, Value key) {
   stack_check();
-  if (key.tag == V_STR) print_quoted(b, key.u.str);
+  if (key.tag == V_STR) print_quoted(b, key.u.str, false);
   if (key.tag == V_INT) buf_printf(b, "%lld", (long long)key.u.i);
   if (key.tag == V_BOOL) buf_puts(b, key.u.i ? "true" : "false");
   if (key.tag != V_TUPLE) return;
@@ -247,10 +246,7 @@ void dict_put(Session *s, Dict *d, Value key, Value v) {
 void dict_remove(Dict *d, Value key) {
   size_t i = place_of(d, key, (uint32_t)hash_of(key));
   Value gone[2] = {d->keys[i], d->items[i]};
-  for (int k = 0; k < 2; k++) {
-    uint32_t parts = owned_parts(gone[k]);
-    if (d->o.parts < UINT32_MAX) d->o.parts -= parts < d->o.parts ? parts + 1 : d->o.parts;
-  }
+  for (int k = 0; k < 2; k++) owned_lose(&d->o, owned_parts(gone[k]));
   d->keys[i] = d->items[i] = v_unit();
   d->count--;
   value_release(gone[0]);

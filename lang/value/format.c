@@ -521,16 +521,17 @@ static void count_slot(Session *s, void *ud, const char *path, Inst *owner, Fiel
   if (p) ++*(size_t *)ud;
 }
 
-void print_quoted(Buf *out, const StrObj *t) {
+void print_quoted(Buf *out, const StrObj *t, bool program) {
   buf_putc(out, '"');
   for (size_t i = 0; i < t->n; i++) {
     unsigned char c = (unsigned char)t->s[i];
     if (c == '"' || c == '\\') buf_putc(out, '\\');
+    if (program && (c == '{' || c == '}')) buf_putc(out, (char)c);
     if (c == '\n')
       buf_puts(out, "\\n");
     else if (c == '\t')
       buf_puts(out, "\\t");
-    else if (c < ' ')
+    else if (c < ' ' || (program && c == 0x7f))
       buf_printf(out, "\\u{%x}", c);
     else
       buf_putc(out, (char)c);
@@ -656,7 +657,7 @@ static void inline_value(const Print *p, Value v, bool quoted, int depth) {
   switch ((ValueTag)v.tag) {
   case V_STR:
     if (quoted)
-      print_quoted(out, v.u.str);
+      print_quoted(out, v.u.str, false);
     else
       buf_put(out, v.u.str->s, v.u.str->n);
     break;

@@ -19,8 +19,9 @@ typedef struct Print {
 
 /* Tensors are on one line without their type, elided over 100 elements; texts with `quoted` or in
  * another value are in quotes. */
-/* In quotes, with escapes. */
-void print_quoted(Buf *out, const StrObj *t);
+/* In quotes, with escapes; with `program` as a literal that reads back, in which a brace begins a
+ * hole. */
+void print_quoted(Buf *out, const StrObj *t, bool program);
 void print_inline(const Print *p, Value v, bool quoted);
 /* A weak list becomes the tensor that it stands for (rule 14); other values are returned. */
 Value print_definite(Session *s, Value v, Span at);

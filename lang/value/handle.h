@@ -22,6 +22,14 @@ struct ckl_value {
 /* A new handle, which retains v; NULL when out of memory. */
 ckl_value *handle_new(Session *s, Value v);
 
+/* n handles for a call of the host, all NULL, on the pool, which releases them. Throws. */
+typedef struct HandleArray {
+  Mem *mem;
+  size_t bytes, n;
+  ckl_value *v[];
+} HandleArray;
+HandleArray *handle_array(Session *s, size_t n);
+
 /* Whether v is a value of this session; values of other sessions are refused (rule 102). */
 static inline bool handle_fits(const Session *s, const ckl_value *v) {
   return v && v->owner && &v->owner->s == s;

@@ -11,24 +11,11 @@
 #include "lang/eval/want.h"
 #include "lang/value/dict.h"
 #include "lang/value/fail.h"
+#include "lang/value/format.h"
 #include "runtime/half.h"
 
 void repr_text(Buf *out, const StrObj *t) {
-  buf_putc(out, '"');
-  for (size_t i = 0; i < t->n; i++) {
-    unsigned char c = (unsigned char)t->s[i];
-    if (c == '"' || c == '\\') buf_putc(out, '\\');
-    if (c == '{' || c == '}') buf_putc(out, (char)c);
-    if (c == '\n')
-      buf_puts(out, "\\n");
-    else if (c == '\t')
-      buf_puts(out, "\\t");
-    else if (c < ' ' || c == 0x7f)
-      buf_printf(out, "\\u{%x}", c);
-    else
-      buf_putc(out, (char)c);
-  }
-  buf_putc(out, '"');
+  print_quoted(out, t, true);
 }
 
 /* x rounded to the dtype. */

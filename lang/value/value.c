@@ -281,6 +281,11 @@ Value v_param(Session *s, Tensor *t, Name name, bool tracked) {
   return pooled(s, &o->o);
 }
 
+Value v_scalar(const Tensor *t) {
+  if (dt_float(t->dtype)) return v_float(tn_get_f64(t, 0));
+  return t->dtype == DT_BOOL ? v_bool(tn_get_i64(t, 0) != 0) : v_int(tn_get_i64(t, 0));
+}
+
 Value v_list(Session *s, ValueTag tag, size_t n, const Value *items) {
   List *l = obj_new(s, tag, sizeof *l);
   Value v = pooled(s, &l->o); /* empty until the array is allocated */

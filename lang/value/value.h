@@ -207,17 +207,18 @@ static inline bool v_counted(Value v) {
 static inline bool v_is_number(Value v) {
   return v.tag == V_INT || v.tag == V_FLOAT || v.tag == V_DIM || (v.tag == V_NODE && v.weak);
 }
-/* A tensor of script or code: TVal, Param, or a V_NODE that is not a number. */
 /* What script reads of a tensor or param: of a param inside `with_params` the leaf that stands for
  * it. NULL: v is neither. Borrowed. */
 static inline Tensor *v_tensor_of(Value v) {
   if (v.tag == V_PARAM && v.u.p->overlay.tag != V_UNIT) v = v.u.p->overlay;
   return v.tag == V_TENSOR ? v.u.t->t : v.tag == V_PARAM ? v.u.p->t : NULL;
 }
+/* A tensor of script or code: TVal, Param, or a V_NODE that is not a number. */
 static inline bool v_is_tensor(Value v) {
   return v.tag == V_TENSOR || v.tag == V_PARAM || (v.tag == V_NODE && !v.weak);
 }
 
+Value v_scalar(const Tensor *t); /* the number, or bool, that its one element is (rule 13) */
 /* A list made of numbers only, which stands for a weak tensor (rule 14). */
 static inline bool v_is_weak_list(Value v) {
   return v.tag == V_LIST && v.u.list->weak;
