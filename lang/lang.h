@@ -164,6 +164,11 @@ struct Session {
   Obj *dying;                  /* objects to free without recursion */
   bool draining;
   uint8_t logs[LOG_COUNT];
+  struct {
+    struct Bar *first;
+    int lines; /* bars that are on the terminal now */
+    double drawn;
+  } bars; /* value/bars.c */
   uint32_t warned_count;
   size_t warned_cap;
   uint64_t *warned; /* warn-once keys */

@@ -27,15 +27,14 @@
 #include "lang/eval/steps.h"
 #include "lang/eval/want.h"
 #include "lang/tape/gradient.h"
+#include "lang/value/bars.h"
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
 #include "runtime/lines.h"
 #include "runtime/rng.h"
 
 enum { SEQ_DEEP = 200 }; /* most steps on top of one another */
-enum { BAR_WIDTH = 24, UNKNOWN = -1 };
-
-static const double bar_every = 0.1, line_every = 10; /* seconds, on a terminal and on a pipe */
+enum { UNKNOWN = -1 };
 
 struct SeqIter {
   Session *s;
@@ -50,15 +49,13 @@ struct SeqIter {
   int64_t based;
   int64_t seen; /* SEQ_CHAIN: elements of its first stream that were there */
   bool endless;
-  bool top, part;       /* of a loop, which it is all of, or part of: Seq.loop, Seq.parts */
-  SeqIter *outer;       /* of a loop around it through the same sequence */
-  int64_t windows;      /* SEQ_WINDOWS: number of windows in all batches */
-  int64_t done, passed; /* progress: elements requested, and elements finished */
-  double started, drawn;
-  bool visible; /* a bar is on the terminal */
-  bool closed;  /* the last line of the progress is written */
-  Lines *lines; /* SEQ_LINES */
-  Value ahead;  /* of a stream, SEQ_LINES and SEQ_BATCHES: element number have - 1; retained */
+  bool top, part;  /* of a loop, which it is all of, or part of: Seq.loop, Seq.parts */
+  SeqIter *outer;  /* of a loop around it through the same sequence */
+  int64_t windows; /* SEQ_WINDOWS: number of windows in all batches */
+  int64_t done;    /* progress: elements requested */
+  Bar bar;         /* of those that are finished */
+  Lines *lines;    /* SEQ_LINES */
+  Value ahead;     /* of a stream, SEQ_LINES and SEQ_BATCHES: element number have - 1; retained */
   int64_t have;
 };
 
@@ -270,59 +267,6 @@ Value seq_map(Session *s, Value seq, Value f, Span at) {
   return seq_value(s, SEQ_MAP, seq, f, 0, 0, false, false, 0);
 }
 
-/* ---- progress */
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void put_line(const SeqIter *it, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void put_line(const SeqIter *it, const char *fmt, ...) {
-  char b[256];
-  va_list ap;
-  va_start(ap, fmt);
-  int n = str_vformat(b, sizeof b, fmt, ap);
-  va_end(ap);
-  if (n > (int)sizeof b - 1) n = sizeof b - 1;
-  if (n > 0 && it->s->config.write) it->s->config.write(it->s->config.ud, 2, b, (size_t)n);
-}
-
-static const char *label_of(const SeqIter *it) {
-  return it->q->extra.tag == V_STR ? it->q->extra.u.str->s : "";
-}
-
-/* This allocates no memory, so that it also works while an error is propagating. */
-static void draw(SeqIter *it, bool last) {
-  const char *label = label_of(it), *colon = *label ? ": " : "";
-  double t = now();
-  if (it->s->config.terminal) {
-    if (!last && it->visible && t - it->drawn < bar_every) return;
-    if (it->n < 0) {
-      put_line(it, "\r%.80s%s%lld  %.1f s\x1b[K%s", label, colon, (long long)it->passed,
-               t - it->started, last ? "\n" : "");
-      it->visible = !last;
-      it->drawn = t;
-      return;
-    }
-    char bar[BAR_WIDTH + 1];
-    int full = it->n ? (int)((double)it->passed / (double)it->n * BAR_WIDTH) : BAR_WIDTH;
-    for (int i = 0; i < BAR_WIDTH; i++) bar[i] = i < full ? '#' : '.';
-    bar[BAR_WIDTH] = 0;
-    put_line(it, "\r%.80s%s[%s] %lld of %lld  %.1f s\x1b[K%s", label, colon, bar,
-             (long long)it->passed, (long long)it->n, t - it->started, last ? "\n" : "");
-    it->visible = !last;
-  } else {
-    if (!last && t - it->drawn < line_every) return;
-    if (it->n < 0)
-      put_line(it, "%.80s%s%lld\n", label, colon, (long long)it->passed);
-    else
-      put_line(it, "%.80s%s%lld of %lld\n", label, colon, (long long)it->passed, (long long)it->n);
-  }
-  it->drawn = t;
-}
-
 /* ---- iterators */
 
 /* The loop that the iterator belongs to has ended. */
@@ -340,7 +284,7 @@ static void iter_free(SeqIter *it) {
   leave(it);
   iter_free(it->sub);
   iter_free(it->second);
-  if (it->visible) put_line(it, "\n");
+  bar_drop(s, &it->bar);
   if (it->order) mem_free(&s->mem, it->order, (size_t)it->ordered * sizeof *it->order);
   lines_close(it->lines);
   value_release(it->ahead);
@@ -520,8 +464,9 @@ static void start(Session *s, SeqIter *it, Value source, Start *st, int depth) {
     break;
   case SEQ_PROGRESS:
     need_end(it, "shown with its progress", at);
-    it->started = it->drawn = now();
-    it->passed = it->done = it->n >= 0 && it->n < st->taken ? it->n : st->taken;
+    bar_start(&it->bar, q->extra.tag == V_STR ? q->extra.u.str->s : "");
+    it->bar.n = it->n;
+    it->bar.passed = it->done = it->n >= 0 && it->n < st->taken ? it->n : st->taken;
     break;
   case SEQ_ZIP:
   case SEQ_CHAIN:
@@ -762,8 +707,8 @@ static Value at_(Session *s, SeqIter *it, int64_t k, Span at) {
     return it->sub->n < 0 || k < it->sub->n ? at_(s, it->sub, k, at)
                                             : at_(s, it->second, k - it->sub->n, at);
   case SEQ_PROGRESS:
-    it->passed = it->done++;
-    draw(it, false);
+    it->bar.passed = it->done++;
+    bar_show(s, &it->bar);
     return at_(s, it->sub, k, at);
   case SEQ_MAP: pair[0] = at_(s, it->sub, k, at); return call_simple(s, it->q->extra, 1, pair, at);
   case SEQ_ENUMERATE:
@@ -860,10 +805,9 @@ void seq_finish(Session *s, SeqIter *it) {
   seq_finish(s, it->sub);
   seq_finish(s, it->second);
   leave(it);
-  if (!it->q || it->q->kind != SEQ_PROGRESS || it->closed) return;
-  it->closed = true;
-  it->passed = it->done;
-  draw(it, true);
+  if (!it->q || it->q->kind != SEQ_PROGRESS) return;
+  it->bar.passed = it->done;
+  bar_end(s, &it->bar);
 }
 
 bool seq_first(Session *s, SeqIter *it, Value *out, Span at) {

@@ -1,7 +1,10 @@
 /* Output of a session. All output of the library goes through ckl_config.write. */
 #include "lang/value/log.h"
 
+#include "lang/value/bars.h"
+
 void log_write(Session *s, int stream, const char *text, size_t n) {
+  if (n && stream != 3) bars_hide(s);
   if (s->config.write && n) s->config.write(s->config.ud, stream, text, n);
 }
 

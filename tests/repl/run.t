@@ -63,4 +63,52 @@ terminal 'Tab completes files' '> ' ':load lin\t\r' 'loaded' 'from_file\r' '42' 
 test -s "$XDG_STATE_HOME/ckl/history"
 tap_status $? 'history is kept in the state folder'
 HOME=/nonexistent XDG_STATE_HOME='' terminal 'without a place for it nothing is said' '> ' 'print(6 * 7)\r' '42' '' '> ' ':quit\r'
+
+# progress bars: what a terminal of them shows in the end
+cat >bars.ckl <<'END'
+for e in progress(0..2, "epochs") {
+  for b in progress(0..3, "steps") { if e == 1 and b == 1 { print("in between") } }
+}
+for (a, b) in zip(progress(0..2, "left"), progress(0..2, "right")) { let _ = a + b }
+for e in progress(0..1, "outer") { for b in progress(0..5, "inner") { if b == 2 { break } } }
+for b in progress(0..9, "fails") { if b == 2 { assert false } }
+END
+cat >screen.pl <<'END'
+# reads what goes to a terminal, and prints what it shows: cursor up, and erasing from the cursor on
+undef $/;
+my ($t, @rows, $r, $c) = (<STDIN>, '');
+($r, $c) = (0, 0);
+while ($t =~ /\G(?:\e\[(\d*)([A-Z])|(.))/sg) {
+  if (defined $2) {
+    $r -= $1 || 1 if $2 eq 'A';
+    $rows[$r] = substr($rows[$r], 0, $c) if $2 ne 'A';
+    $#rows = $r if $2 eq 'J';
+  } elsif ($3 eq "\r") { $c = 0 }
+  elsif ($3 eq "\n") { $r++; $rows[$r] //= '' }
+  else {
+    $rows[$r] .= ' ' x ($c - length $rows[$r]) if $c > length $rows[$r];
+    substr($rows[$r], $c++, 1) = $3;
+  }
+}
+print map { "$_\n" } @rows;
+END
+"$builddir/tests/repl/pty" "$ckl" run bars.ckl -- 'in between' '' '1 of 3' '' '\[1A' >typed
+tap_status 0 'a program with bars on a terminal' typed
+perl screen.pl <typed | sed 's/  *[0-9.]* s$//; s/\[[#.]*\] //; /^ *$/d' >log
+cat >want <<'END'
+in between
+epochs: 2 of 2
+left: 2 of 2
+right: 2 of 2
+outer: 1 of 1
+fails: 2 of 9
+END
+sed -n 1,6p log >first
+cmp -s first want
+tap_status $? 'bars stand below one another; a print is above them; the first of them stays, and inner ones vanish' log
+tap_empty "$(grep -e steps -e inner log)" 'no bar of a loop inside is left'
+"$ckl" run bars.ckl >out 2>&1
+grep -c '^steps: 3 of 3$' out >log
+grep -q '^2$' log
+tap_status $? 'on a pipe each progress has its line' out
 tap_done
