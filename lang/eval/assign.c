@@ -14,6 +14,7 @@
 #include "lang/eval/bindings.h"
 #include "lang/eval/eval.h"
 #include "lang/eval/index.h"
+#include "lang/eval/known.h"
 #include "lang/eval/model.h"
 #include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
@@ -539,7 +540,7 @@ static bool assign_number(Session *s, Node *st, Value v) {
   if (s->stage || s->abstract || s->frame->fixed || s->frame->code) return false;
   Value *slot = variable(s, x);
   AstOp op = st->assign.op;
-  if (!slot || (op != AST_NONE && !op_numbers(op, *slot, v, &v))) return false;
+  if (!slot || (op != AST_NONE && !known_op(op, *slot, v, &v))) return false;
   value_set(slot, v);
   return true;
 }

@@ -22,6 +22,7 @@
 #include "lang/eval/eval.h"
 #include "lang/eval/line_times.h"
 #include "lang/eval/index.h"
+#include "lang/eval/known.h"
 #include "lang/eval/loop_body.h"
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
@@ -446,7 +447,7 @@ static APART Value eval_binary(Session *s, Node *e) {
   Value v[2], r;
   eval_pair(s, e->binary.left, e->binary.right, v);
   if (s->flow != FLOW_NEXT) return v_unit();
-  if (op_numbers(op, v[0], v[1], &r)) return r;
+  if (known_op(op, v[0], v[1], &r)) return r;
   if (op == AST_IN || op == AST_NOT_IN) return eval_in(s, e, v[0], v[1]);
   if (op == AST_RANGE) return eval_range(s, e, v[0], v[1]);
   if (op == AST_POW && v[1].tag == V_INT && e->binary.right->kind != N_INT && is_float(s, v[0]))
@@ -516,9 +517,8 @@ static APART Value eval_inner(Session *s, Node *e) {
 
 Value eval_expr(Session *s, Node *e) {
   if (s->flow != FLOW_NEXT) return v_unit(); /* a `return` inside the expression is on its way */
-  if (e->kind == N_INT) return v_int(e->number.i);
-  const Local *l = e->kind == N_NAME ? local_find(s, e->name) : NULL;
-  return l && l->v.tag <= V_FLOAT ? l->v : eval_inner(s, e); /* most names are of numbers */
+  Value v;
+  return known_value(s, e, &v) ? v : eval_inner(s, e);
 }
 
 /* ---- statements */
@@ -646,17 +646,44 @@ typedef struct Elements {
   SeqIter *seq; /* NULL: `of` is no sequence */
 } Elements;
 
-static bool next_element(Session *s, const Node *st, Elements *x, Value *v) {
+static inline bool next_element(Session *s, const Node *st, Elements *x, Value *v) {
   Span at = st->loop.iter->span;
   if (x->seq) return seq_next(s, x->seq, v, at);
   if (x->i == x->hi) return false;
+  if (x->of.tag == V_RANGE) {
+    *v = v_int(x->i++);
+    return true;
+  }
   *v = loop_element(s, x->of, x->i++, at);
   return true;
 }
 
+/* An iteration of a loop of script, whose body is open as `place` for all of them: eval_iteration
+ * without what is the same each time. */
+static Flow turn(Session *s, Node *st, Value v, Running *place, size_t mark, ArenaMark am) {
+  const NodeList *body = &st->loop.body->list;
+  size_t base = s->local_count;
+  Flow flow = FLOW_NEXT;
+  Value last;
+  if (st->loop.pat) bind_pattern(s, st->loop.pat, v, false);
+  place->base = s->local_count;
+  for (uint32_t i = 0; i < body->count && flow == FLOW_NEXT; i++) {
+    place->index = i;
+    flow = eval_stmt(s, body->items[i], &last);
+    mem_pool_drain(&s->mem, mark);
+    arena_rewind(&s->scratch, am);
+  }
+  local_pop(s, base);
+  return flow;
+}
+
 /* A loop of script: through x, or NULL: while its condition holds. */
 static Flow script_loop(Session *s, Node *st, Elements *x) {
+  stack_check();
   Watch watch = watch_start(s);
+  Frame *frame = s->frame;
+  Running place = {frame->place, st->loop.body, 0, 0, true};
+  bool plain = !s->stage && !s->abstract && !st->loop.is_checkpoint;
   size_t mark = mem_pool_mark(&s->mem);
   ArenaMark am = arena_mark(&s->scratch);
   Flow f = FLOW_NEXT;
@@ -669,7 +696,15 @@ static Flow script_loop(Session *s, Node *st, Elements *x) {
     if (!x) mem_pool_drain(&s->mem, mark); /* the body may change what the condition read */
     count_step(s, st->span);
     watch_iteration(s, &watch, st);
-    f = eval_iteration(s, st, v);
+    if (plain) {
+      frame->place = &place;
+      frame->block_depth += 2; /* of the element, and of the body */
+      f = turn(s, st, v, &place, mark, am);
+      frame->block_depth -= 2;
+      frame->place = place.up;
+    } else {
+      f = eval_iteration(s, st, v);
+    }
     mem_pool_drain(&s->mem, mark);
     arena_rewind(&s->scratch, am);
   }

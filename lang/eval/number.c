@@ -9,6 +9,7 @@
 #include "graph/opcode.h"
 #include "lang/compile/compile.h"
 #include "lang/compile/stage.h"
+#include "lang/eval/known.h"
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
@@ -188,7 +189,7 @@ Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at) {
   bool known = constant(s, y, &b);
   if (known && constant(s, x, &a) && (op != AST_POW || b >= 0) &&
       (b || (op != AST_FLOORDIV && op != AST_MOD)))
-    return literal(s, op_int(s, op, a, b, at));
+    return literal(s, known_int(s, op, a, b, at));
   switch (op) {
   case AST_ADD:
   case AST_SUB:

@@ -17,6 +17,7 @@
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/stage.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/known.h"
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
@@ -246,55 +247,6 @@ Value op_run(Session *s, OpCode op, int n, const Value *v, const Attr *attrs, in
 
 /* ---- numbers */
 
-/* *r = a op b. False: it does not fit, b is 0, or it is no operator on ints. */
-static bool int_op(AstOp op, int64_t a, int64_t b, int64_t *r) {
-  switch (op) {
-  case AST_ADD: return !__builtin_add_overflow(a, b, r);
-  case AST_SUB: return !__builtin_sub_overflow(a, b, r);
-  case AST_MUL: return !__builtin_mul_overflow(a, b, r);
-  case AST_FLOORDIV:
-    if (b == 0) return false;
-    if (b == -1) return !__builtin_sub_overflow((int64_t)0, a, r); /* INT64_MIN / -1 */
-    *r = a / b - (a % b != 0 && (a < 0) != (b < 0));
-    return true;
-  case AST_MOD:
-    if (b == 0) return false;
-    *r = b == -1 ? 0 : a % b;
-    if (*r != 0 && (*r < 0) != (b < 0)) *r += b;
-    return true;
-  default: return false;
-  }
-}
-
-/* a ** b, for b >= 0. */
-static bool int_power(int64_t a, int64_t b, int64_t *r) {
-  *r = 1;
-  for (bool fits = true; b > 0; b >>= 1) {
-    if ((b & 1) && (!fits || __builtin_mul_overflow(*r, a, r))) return false;
-    fits = fits && !__builtin_mul_overflow(a, a, &a);
-  }
-  return true;
-}
-
-int64_t op_int(Session *s, AstOp op, int64_t a, int64_t b, Span at) {
-  int64_t r;
-  if (op == AST_POW ? int_power(a, b, &r) : int_op(op, a, b, &r)) return r;
-  if (b == 0) fail_at(s, ERR_DIV_ZERO, at, "int division by zero");
-  fail_at(s, ERR_OVERFLOW, at, "int overflow: %lld %s %lld does not fit 64 bits", (long long)a,
-          ast_op_text(op), (long long)b);
-}
-
-static bool compare(AstOp op, int64_t a, int64_t b) {
-  switch (op) {
-  case AST_LT: return a < b;
-  case AST_LE: return a <= b;
-  case AST_GT: return a > b;
-  case AST_GE: return a >= b;
-  case AST_EQ: return a == b;
-  default: return a != b;
-  }
-}
-
 static const OpCode node_op[] = {[AST_LT] = OP_LT,
                                  [AST_LE] = OP_LE,
                                  [AST_GT] = OP_GT,
@@ -311,55 +263,17 @@ static const OpCode node_op[] = {[AST_LT] = OP_LT,
                                  [AST_AND] = OP_AND,
                                  [AST_OR] = OP_OR};
 
-static bool is_compare(AstOp op) {
-  return op >= AST_LT && op <= AST_NE;
-}
-
 static Value powers(Session *s, Value x, int64_t k, Span at) {
   Value r = x;
   for (int64_t i = 1; i < k; i++) r = op_broadcast_binary(s, OP_MUL, r, x, at, at, at);
   return r;
 }
 
-static bool float_op(AstOp op, double a, double b, Value *r) {
-  switch (op) {
-  case AST_ADD: *r = v_float(a + b); return true;
-  case AST_SUB: *r = v_float(a - b); return true;
-  case AST_MUL: *r = v_float(a * b); return true;
-  case AST_DIV: *r = v_float(a / b); return true;
-  case AST_FLOORDIV: *r = v_float(ref_floordiv_f64(a, b)); return true;
-  case AST_MOD: *r = v_float(ref_mod_f64(a, b)); return true;
-  case AST_LT: *r = v_bool(a < b); return true;
-  case AST_LE: *r = v_bool(a <= b); return true;
-  case AST_GT: *r = v_bool(a > b); return true;
-  case AST_GE: *r = v_bool(a >= b); return true;
-  case AST_EQ: *r = v_bool(a == b); return true;
-  case AST_NE: *r = v_bool(a != b); return true;
-  default: return false;
-  }
-}
-
-bool op_numbers(AstOp op, Value a, Value b, Value *r) {
-  int64_t i;
-  if (a.tag == V_INT && b.tag == V_INT && op != AST_DIV) {
-    if (is_compare(op)) {
-      *r = v_bool(compare(op, a.u.i, b.u.i));
-      return true;
-    }
-    if (!int_op(op, a.u.i, b.u.i, &i)) return false;
-    *r = v_int(i);
-    return true;
-  }
-  if ((a.tag != V_INT && a.tag != V_FLOAT) || (b.tag != V_INT && b.tag != V_FLOAT)) return false;
-  double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
-  return float_op(op, x, y, r);
-}
-
-/* a op b of two numbers that are known, where op_numbers has none. */
-static Value known_op(Session *s, AstOp op, Value a, Value b, Span at) {
+/* a op b of two numbers that are known, where known_op has none. */
+static Value slow_op(Session *s, AstOp op, Value a, Value b, Span at) {
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
   if (a.tag == V_INT && b.tag == V_INT && (op != AST_POW || b.u.i >= 0))
-    return v_int(op_int(s, op, a.u.i, b.u.i, at));
+    return v_int(known_int(s, op, a.u.i, b.u.i, at));
   if (a.tag == V_INT || b.tag != V_INT || b.u.i < 2 || b.u.i > 4) return v_float(fm_pow_f64(x, y));
   double r = x;
   for (int64_t i = 1; i < b.u.i; i++) r *= x;
@@ -381,9 +295,9 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     }
     Value x = op_as_tensor(s, a, fl ? DT_F64 : DT_I64, at),
           y = op_as_tensor(s, b, fl ? DT_F64 : DT_I64, at);
-    Value r = fl || is_compare(op) ? op_broadcast_binary(s, node_op[op], x, y, at, at, at)
-                                   : number_run_time(s, op, x, y, at);
-    r.weak = !is_compare(op);
+    Value r = fl || known_compares(op) ? op_broadcast_binary(s, node_op[op], x, y, at, at, at)
+                                       : number_run_time(s, op, x, y, at);
+    r.weak = !known_compares(op);
     return r;
   }
   if (a.tag == V_DIM || b.tag == V_DIM) {
@@ -410,11 +324,11 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
       int64_t d;
       if (op == AST_EQ && o != DIM_MAYBE) return v_bool(o == DIM_EQUAL);
       if (op == AST_NE && o != DIM_MAYBE) return v_bool(o != DIM_EQUAL);
-      if (dim_is_const(t, dim_sub(t, x, y), &d)) return v_bool(compare(op, d, 0));
+      if (dim_is_const(t, dim_sub(t, x, y), &d)) return v_bool(known_compare(op, d, 0));
       int64_t i, j;
       unit_need_const(s, x, at, "a size that is compared", &i);
       unit_need_const(s, y, at, "a size that is compared", &j);
-      return v_bool(compare(op, i, j));
+      return v_bool(known_compare(op, i, j));
     }
     }
     if (r == DIM_BAD)
@@ -422,7 +336,7 @@ static Value number_op(Session *s, AstOp op, Value a, Value b, Span at) {
     return type_dim_value(s, r);
   }
   Value r;
-  return op_numbers(op, a, b, &r) ? r : known_op(s, op, a, b, at);
+  return known_op(op, a, b, &r) ? r : slow_op(s, op, a, b, at);
 }
 
 /* ---- broadcasting */
@@ -606,7 +520,7 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
   if (a.tag == V_STR && b.tag == V_STR) {
     if (op == AST_ADD) return text_joined(s, a.u.str, b.u.str);
     int c = text_order(a.u.str, b.u.str);
-    if (is_compare(op)) return v_bool(compare(op, c, 0));
+    if (known_compares(op)) return v_bool(known_compare(op, c, 0));
   }
   if (op == AST_MATMUL) return op_matmul(s, a, b, at, left, right);
   if (op == AST_AND || op == AST_OR) {

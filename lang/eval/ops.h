@@ -5,9 +5,6 @@
 
 #include "lang/lang.h"
 
-/* op_binary of two numbers that are known, for arithmetic and comparisons. False: other values or
- * operators, or the result does not fit, which op_binary reports. */
-bool op_numbers(AstOp op, Value a, Value b, Value *r);
 Value op_binary(Session *s, AstOp op, Value x, Value y, Span at, Span left, Span right);
 /* In code: the call fails with this error unless a and b are equal. */
 void op_check_sizes(Session *s, Dim a, Dim b, Span at, const char *text, const char *help);
@@ -32,7 +29,5 @@ void number_meets(Session *s, Value x, DType dt, Span at);
 Tensor *op_tensor_of(Session *s, Value x, Span at);
 DimTab *op_dims_of(Session *s);
 Value op_dim_node(Session *s, Dim d); /* a size as a run-time number of code */
-/* a op b; throws if the result does not fit, or on division by zero */
-int64_t op_int(Session *s, AstOp op, int64_t a, int64_t b, Span at);
 
 #endif
