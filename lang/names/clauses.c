@@ -87,8 +87,13 @@ int clause_opclass_of(OpCode op) {
 }
 
 TypeWord clause_type_word(const char *name) {
-  const Clause *k = name ? clause_find(CLAUSE_TYPE, name) : NULL;
-  return k ? (TypeWord)k->id : TYPEWORD_NOT;
+  static const char *const words[] = {
+#define TYPEWORD(NAME, word, dims, form, doc) word,
+#include "lang/names/clauses.def"
+  };
+  for (int i = 0; name && i < TYPEWORD_COUNT; i++)
+    if (words[i][0] == name[0] && !strcmp(words[i], name)) return (TypeWord)i;
+  return TYPEWORD_NOT;
 }
 
 bool clause_type_word_is_class(TypeWord w) {
