@@ -55,6 +55,10 @@ typedef struct Carried {
   Value before, in, out;
   bool still; /* the turn leaves what it found */
   bool grows; /* a list to which the turn adds; `out` is what it adds */
+  /* Of its tensors and numbers, in order: those that the turn was seen to leave as they are, and
+   * those that are not carried for that. NULL: none, so far. */
+  bool *left, *kept;
+  size_t leaves;
 } Carried;
 
 /* What a turn adds to lists: a value of the region, kept turn by turn. */
@@ -82,9 +86,10 @@ typedef struct Turns {
   Dim counter;      /* the number of the turn in sizes; DIM_BAD: in none */
   Val *args, *outs; /* of the node; of the region */
   size_t arg_count, arg_cap, out_count, out_cap, next;
-  bool again; /* a list was seen to grow */
-  bool apart; /* under no_grad, what may leave it is carried in both forms (stage.h) */
-  bool tried; /* otherwise it is unrolled */
+  bool again;  /* a list was seen to grow */
+  size_t leaf; /* of the place that is looked at: tensors and numbers that were gone through */
+  bool apart;  /* under no_grad, what may leave it is carried in both forms (stage.h) */
+  bool tried;  /* otherwise it is unrolled */
   Kept *kept;
   size_t kept_count, kept_cap;
   History history; /* of gradients in the turn */
@@ -97,13 +102,13 @@ History *turns_history(const Stage *st) {
   return &st->turns->history;
 }
 
-static bool has_leaf(Session *s, Value v, Val x) {
+static bool has_leaf(const Turns *t, Value v, Val x) {
   stack_check();
-  if (v.tag == V_NODE) return val_eq(v.u.v, x);
+  if (v.tag == V_NODE) return v.aux == t->stage.level && val_eq(v.u.v, x);
   size_t n;
-  Value *parts = value_parts(s, v, &n);
+  Value *parts = value_parts(t->s, v, &n);
   for (size_t i = 0; parts && i < n; i++)
-    if (has_leaf(s, parts[i], x)) return true;
+    if (has_leaf(t, parts[i], x)) return true;
   return false;
 }
 
@@ -111,7 +116,7 @@ static bool has_leaf(Session *s, Value v, Val x) {
 static const char *carried_name(Session *s, void *ud, Val in) {
   const Turns *t = ud;
   for (size_t i = 0; i < t->item_count; i++)
-    if (t->items[i].kind == PLACE_VAR && has_leaf(s, t->items[i].in, in))
+    if (t->items[i].kind == PLACE_VAR && has_leaf(t, t->items[i].in, in))
       return fail_text(s, "`%s`", s->locals[t->left.vars[t->items[i].index].local].name);
   return "a value";
 }
@@ -216,11 +221,17 @@ static bool has_apart(const Turns *t, Value in) {
   return t->apart && !in.weak && dt_float((DType)gr_type(t->stage.g, in.u.v)->dtype);
 }
 
+/* Whether the next tensor or number of the place is one that is not carried. */
+static bool is_kept(Turns *t, const Carried *c) {
+  return t->leaf++ < c->leaves && c->kept[t->leaf - 1];
+}
+
 /* What the turn sees of v: inputs of the region, whose first values are operands of the node. */
-static Value inputs(Turns *t, Value v) {
+static Value inputs(Turns *t, const Carried *c, Value v) {
   stack_check();
   Session *s = t->s;
   if (numeric(v)) {
+    if (is_kept(t, c)) return v;
     s->stage = t->stage.up;
     v = entering(s, v, t->st->span);
     s->stage = &t->stage;
@@ -240,7 +251,7 @@ static Value inputs(Turns *t, Value v) {
   size_t n;
   Value *parts = value_parts(s, v, &n);
   if (!parts) return v;
-  for (size_t i = 0; i < n; i++) parts[i] = inputs(t, parts[i]);
+  for (size_t i = 0; i < n; i++) parts[i] = inputs(t, c, parts[i]);
   return value_like(s, v, parts);
 }
 
@@ -248,12 +259,32 @@ static void push_out(Turns *t, Val v) {
   VEC_PUSH(&t->s->scratch, t->outs, t->out_count, t->out_cap, v);
 }
 
+/* Notes whether the turn leaves the tensor or number `in`, the next one of the place, as it is.
+ * True: it is not carried. */
+static bool note_left(Turns *t, Carried *c, Value in, Value v) {
+  bool same = left_same(in, v), kept = is_kept(t, c);
+  size_t k = t->leaf - 1;
+  if (k >= c->leaves) {
+    size_t cap = c->leaves ? 2 * c->leaves : 8;
+    bool *left = ARENA_ARRAY(&t->s->scratch, bool, cap);
+    bool *all = ARENA_ARRAY(&t->s->scratch, bool, cap);
+    if (c->leaves) memcpy(left, c->left, c->leaves * sizeof *left);
+    if (c->leaves) memcpy(all, c->kept, c->leaves * sizeof *all);
+    c->left = left, c->kept = all, c->leaves = cap;
+  }
+  c->left[k] = same;
+  if (!kept || same) return kept;
+  c->kept[k] = false;
+  return t->again = true;
+}
+
 /* What the turn leaves at a place, as outputs of the region: it has the type with which it came. */
-static void outputs(Turns *t, const Carried *c, Value in, Value v) {
+static void outputs(Turns *t, Carried *c, Value in, Value v) {
   stack_check();
   Session *s = t->s;
   Span at = t->st->span;
   if (numeric(in) && numeric(v)) {
+    if (note_left(t, c, in, v)) return;
     if (v.tag == V_PARAM) v = param_read(s, v.u.p, at);
     Type is = op_type_of(s, in), of = op_type_of(s, v);
     bool number = v_is_number(v) || v_is_weak_list(v);
@@ -291,10 +322,11 @@ static void outputs(Turns *t, const Carried *c, Value in, Value v) {
 }
 
 /* The value behind the loop. */
-static Value results(Turns *t, Value in) {
+static Value results(Turns *t, const Carried *c, Value in) {
   stack_check();
   Session *s = t->s;
-  if (in.tag == V_NODE) {
+  if (numeric(in)) {
+    if (is_kept(t, c)) return in;
     Val v = {t->node.node, (uint32_t)t->next++};
     if (has_apart(t, in)) stage_apart(s, v, (Val){t->node.node, (uint32_t)t->next++});
     return (Value){.tag = V_NODE, .aux = s->stage->level, .weak = in.weak, .u.v = v};
@@ -302,7 +334,7 @@ static Value results(Turns *t, Value in) {
   size_t n;
   Value *parts = value_parts(s, in, &n);
   if (!parts) return in;
-  for (size_t i = 0; i < n; i++) parts[i] = results(t, parts[i]);
+  for (size_t i = 0; i < n; i++) parts[i] = results(t, c, parts[i]);
   return value_like(s, in, parts);
 }
 
@@ -366,7 +398,8 @@ static void enter(Turns *t, Carried *c) {
   Session *s = t->s;
   Unit *u = s->stage->unit;
   t->apart = leaves(t, c);
-  c->in = c->grows ? v_list(s, V_LIST, 0, NULL) : inputs(t, c->before);
+  t->leaf = 0;
+  c->in = c->grows ? v_list(s, V_LIST, 0, NULL) : inputs(t, c, c->before);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->in); break;
   case PLACE_STATE:
@@ -475,16 +508,23 @@ static void leave(Turns *t, Carried *c) {
   }
   c->still = c->kind == PLACE_VAR && left_same(c->in, v) && !c->grows;
   t->apart = leaves(t, c);
+  t->leaf = 0;
   if (!grows(t, c, v)) outputs(t, c, c->in, v);
 }
 
-/* Leaves out variables that no turn changes. */
+/* Leaves out variables that no turn changes, and parts of variables. */
 static bool drop_still(Turns *t) {
   size_t n = 0, all = t->item_count;
-  for (size_t i = 0; i < all; i++)
-    if (!t->items[i].still) t->items[n++] = t->items[i];
+  bool parts = false;
+  for (size_t i = 0; i < all; i++) {
+    Carried c = t->items[i];
+    if (c.still) continue;
+    for (size_t k = 0; k < c.leaves && c.kind == PLACE_VAR && !c.grows; k++)
+      parts |= c.kept[k] = c.left[k];
+    t->items[n++] = c;
+  }
   t->item_count = n;
-  return n < all;
+  return n < all || parts;
 }
 
 /* What the value of a turn is among those that are kept. */
@@ -619,7 +659,8 @@ static void settle(Turns *t, Carried *c, int64_t rows) {
   Session *s = t->s;
   Unit *u = s->stage->unit;
   t->apart = leaves(t, c);
-  c->out = c->grows ? grown(t, c, rows) : results(t, c->in);
+  t->leaf = 0;
+  c->out = c->grows ? grown(t, c, rows) : results(t, c, c->in);
   switch (c->kind) {
   case PLACE_VAR: value_set(&s->locals[t->left.vars[c->index].local].v, c->out); break;
   case PLACE_STATE:
