@@ -1,7 +1,7 @@
 /* Arithmetic of numbers that are known: ints and floats of script, static ones of code (rule 17).
  *
  * In: an operator and numbers, or an expression. Out: the result. Idea: most expressions of loops
- * are made of literals and local numbers; they have their value without a walk, which counts, holds
+ * are made of literals and local numbers and bools; they have their value without a walk, which counts, holds
  * and protects. Invariant: where a function here says false, nothing has happened, and the walk
  * gives the value or the error.
  */
@@ -94,6 +94,17 @@ bool known_op(AstOp op, Value a, Value b, Value *r) {
   return float_op(op, x, y, r);
 }
 
+static bool value(const Session *s, const Node *e, int depth, Value *v);
+
+/* `and`, `or`: the right side counts where the left one does not decide (rule 18). */
+static bool logic(const Session *s, const Node *e, int depth, Value *v) {
+  bool decides = e->binary.op == AST_OR;
+  if (s->abstract) return false; /* `check` looks at both sides */
+  if (!value(s, e->binary.left, depth, v) || v->tag != V_BOOL) return false;
+  if ((v->u.i != 0) == decides) return true;
+  return value(s, e->binary.right, depth, v) && v->tag == V_BOOL;
+}
+
 /* `depth`: of operators; deeper ones are left to the walk, so that none is tried often. */
 static bool value(const Session *s, const Node *e, int depth, Value *v) {
   Value a, b;
@@ -101,18 +112,21 @@ static bool value(const Session *s, const Node *e, int depth, Value *v) {
   switch ((NodeKind)e->kind) {
   case N_INT: *v = v_int(e->number.i); return true;
   case N_FLOAT: *v = v_float(e->number.f); return true;
+  case N_BOOL: *v = v_bool(e->boolean); return true;
   case N_NAME:
     l = local_find(s, e->name);
-    if (!l || (l->v.tag != V_INT && l->v.tag != V_FLOAT)) return false;
+    if (!l || (l->v.tag != V_INT && l->v.tag != V_FLOAT && l->v.tag != V_BOOL)) return false;
     *v = l->v;
     return true;
   case N_BINARY:
-    return depth && value(s, e->binary.left, depth - 1, &a) &&
-           value(s, e->binary.right, depth - 1, &b) && known_op(e->binary.op, a, b, v);
+    if (!depth) return false;
+    if (e->binary.op == AST_AND || e->binary.op == AST_OR) return logic(s, e, depth - 1, v);
+    return value(s, e->binary.left, depth - 1, &a) && value(s, e->binary.right, depth - 1, &b) &&
+           known_op(e->binary.op, a, b, v);
   default: return false;
   }
 }
 
 bool known_value(const Session *s, const Node *e, Value *v) {
-  return value(s, e, 3, v);
+  return value(s, e, 4, v);
 }

@@ -12,7 +12,8 @@ static inline bool known_compares(AstOp op) {
 bool known_compare(AstOp op, int64_t a, int64_t b);
 /* *r = a op b, if both are ints or floats. False: they are not, or the result is an error. */
 bool known_op(AstOp op, Value a, Value b, Value *r);
-/* The value of e, if it is made of literals, locals and operators and all of these are numbers. */
+/* The value of e, if it is made of literals, locals and operators, and all
+ * values are numbers or bools. */
 bool known_value(const Session *s, const Node *e, Value *v);
 
 #endif
