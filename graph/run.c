@@ -361,24 +361,26 @@ static bool run_CONV2D_WEIGHT(Run *r) {
 /* ---- structured ops */
 static bool check_turn(const Graph *g, const int64_t *env, GErr *e, Prov *at);
 
-static bool body(Run *r, int region, Tensor *const *in, Tensor **out) {
-  if (!check_turn(r->regions[region], r->c->env, r->e, r->at)) return false;
-  if (r->c->body) return r->c->body(r->c->body_ud, r->regions[region], in, out, r->e, r->at);
-  return exec(r->regions[region], r->c, in, NULL, out, r->e, r->at);
+/* `owned`: references to inputs, as in RunCtx, or NULL. */
+static bool body(Run *r, int region, Tensor *const *in, Tensor **owned, Tensor **out) {
+  const Graph *g = r->regions[region];
+  if (!check_turn(g, r->c->env, r->e, r->at)) return false;
+  if (r->c->body) return r->c->body(r->c->body_ud, g, in, owned, out, r->e, r->at);
+  return exec(g, r->c, in, owned, out, r->e, r->at);
 }
 
 static bool run_CUSTOM(Run *r) {
-  return body(r, 0, r->in, r->out);
+  return body(r, 0, r->in, NULL, r->out);
 }
 static bool run_PLACE(Run *r) {
   return give(r, tn_copy(r->c->mem, r->in[0], (Device)attr_or(r, AT_DEVICE, DEV_CPU)));
 }
 static bool run_WRAP(Run *r) {
-  return body(r, 0, r->in, r->out);
+  return body(r, 0, r->in, NULL, r->out);
 }
 
 static bool run_BRANCH(Run *r) {
-  return body(r, tn_get_i64(r->in[0], 0) ? 0 : 1, r->in + 1, r->out);
+  return body(r, tn_get_i64(r->in[0], 0) ? 0 : 1, r->in + 1, NULL, r->out);
 }
 
 static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_t *out, GErr *e);
@@ -406,15 +408,16 @@ static bool run_LOOP(Run *r) {
   int give = r->nout - goes_on, kept = give - carry;
   int64_t count = tn_get_i64(r->in[0], 0), turn = 0;
   size_t mark = mem_pool_mark(m);
-  /* own: turn, carried values, what the region gives, stashes that are made, zeros for rows; arg:
-   * the region's inputs, borrowed */
-  size_t owned = 1 + (size_t)(carry + give + kept + stashes);
+  /* own: turn and carried values, which a turn may drop, then a NULL for each other input of the
+   * region; what the region gives, stashes that are made, zeros for rows; arg: the region's inputs,
+   * borrowed */
+  size_t owned = (size_t)(r->n + give + kept + stashes);
   const Attr *counter = attr(r, AT_COUNTER);
   const int64_t *outside = r->env;
   int64_t first = counter ? attr_or(r, AT_VALUE, 0) : 0;
   Sym symbol = 0, symbols = counter ? dim_symbol_count(r->dims) : 0;
   Tensor **own = tn_refs(m, owned, (size_t)r->n * sizeof(Tensor *) + symbols * sizeof(int64_t));
-  Tensor **cur = own + 1, **next = cur + carry, **stash = next + give, **zeros = stash + kept;
+  Tensor **cur = own + 1, **next = own + r->n, **stash = next + give, **zeros = stash + kept;
   Tensor **arg = zeros + stashes;
   int64_t *env = (int64_t *)(void *)(arg + r->n);
   bool ok = true;
@@ -442,7 +445,7 @@ static bool run_LOOP(Run *r) {
         ok = (arg[i] = row_of(r, r->in[i], inner, gr_type(inner, inner->inputs[i]), number,
                               &zeros[row])) != NULL;
     }
-    ok = ok && body(r, 0, arg, next);
+    ok = ok && body(r, 0, arg, own, next);
     for (int i = 0; i < kept && ok; i++)
       ok = stash_keep(stash[i], next + carry, kept, i, r->in, r->n) || fail(r);
     for (int i = 0; i < give; i++) {
@@ -546,7 +549,7 @@ static bool run_MAP(Run *r) {
       arg[i] = slice[i];
       if (!arg[i]) ok = fail(r);
     }
-    ok = ok && body(r, 0, arg, row);
+    ok = ok && body(r, 0, arg, NULL, row);
     for (int i = 0; i < r->nout && ok; i++) {
       if (!put_row(m, res[i], k, row[i])) ok = fail(r);
       tn_unref(row[i]);

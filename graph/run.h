@@ -14,8 +14,9 @@ typedef struct RunCtx {
   void *ud;
   /* called after each node when set: profiles, counters */
   bool (*after)(void *ud, const Graph *g, uint32_t node, Tensor **out, int n, GErr *e);
-  /* runs a region of a loop, branch or map; NULL = the evaluator does */
-  bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+  /* runs a region of a loop, branch or map; NULL = the evaluator does. `owned` as below. */
+  bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **owned, Tensor **out,
+               GErr *e, Prov *at);
   void *body_ud;
   /* called before each turn of a `loop` when set, with its place; may throw */
   void (*turn)(void *ud, Span at);

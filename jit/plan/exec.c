@@ -97,12 +97,16 @@ static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, i
 }
 
 /* ---- bodies of loops, branches and maps are functions of their own */
-static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **out, GErr *e,
-                     Prov *at) {
+static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **owned, Tensor **out,
+                     GErr *e, Prov *at) {
   Exec *x = ud;
   const Graph *g = x->f->plan->g;
   for (size_t i = 0; i < g->region_count; i++) {
-    if (g->regions[i] == region) return jit_run(x->f->regions[i], &x->inner, in, out, e, at);
+    if (g->regions[i] != region) continue;
+    x->inner.owned = owned;
+    bool ok = jit_run(x->f->regions[i], &x->inner, in, out, e, at);
+    x->inner.owned = NULL;
+    return ok;
   }
   return gerr_set(e, ERR_BUG, -1, "a region without code");
 }
@@ -140,6 +144,13 @@ static bool value_dims(const Exec *x, Val v, int64_t *dim) {
   return true;
 }
 
+static Tensor *dense_view(Mem *m, const Tensor *of, int rank, const int64_t *dim) {
+  int64_t stride[CKL_MAX_RANK];
+  uint64_t step = 1; /* of a tensor without elements it may not fit */
+  for (int a = rank - 1; a >= 0; step *= (uint64_t)dim[a--]) stride[a] = (int64_t)step;
+  return tn_view(m, of, rank, dim, stride, of->offset);
+}
+
 /* Returns a new reference to a tensor of v for the evaluator, before this step. If v is not in
  * memory, its node computes it. NULL with x->e. */
 static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
@@ -153,7 +164,14 @@ static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
     Tensor *dense = x->f->dense[at.index];
     return tn_ref(dense ? dense : x->in[at.index]);
   }
-  case PLACE_RESULT: return tn_ref(x->f->results[at.index]);
+  case PLACE_RESULT: {
+    Tensor *of = x->f->results[at.index];
+    if (val_eq(p->results[at.index], v)) return tn_ref(of);
+    int64_t dim[CKL_MAX_RANK]; /* it had the place before the result */
+    if (value_dims(x, v, dim)) r = dense_view(x->c->mem, of, t->rank, dim);
+    if (!r) no_memory(x);
+    return r;
+  }
   case PLACE_HELD: return tn_ref(x->f->helds[at.index]);
   case PLACE_ARENA: {
     int64_t dim[CKL_MAX_RANK];
@@ -223,10 +241,7 @@ static Tensor *dense_input(Exec *x, size_t i) {
     if (!d || d->dtype != t->dtype || d->store->bytes < bytes || !repeats(x->in[k]) ||
         memcmp(tn_data(d), tn_data(t), each))
       continue;
-    int64_t stride[CKL_MAX_RANK];
-    uint64_t step = 1; /* of a tensor without elements it may not fit */
-    for (int a = t->rank - 1; a >= 0; step *= (uint64_t)t->dim[a--]) stride[a] = (int64_t)step;
-    return tn_view(m, d, t->rank, t->dim, stride, 0);
+    return dense_view(m, d, t->rank, t->dim);
   }
   Tensor *d = tn_contiguous(m, t);
   if (d) x->copied += (int64_t)(d->store->bytes + 64 + sizeof(Storage));
@@ -410,17 +425,46 @@ static bool prepare(Exec *x) {
 
 enum { POISON = 0xff }; /* NaN in every dtype of floats, and no index */
 
-/* Makes the results that this step is the first to write. */
-static bool make_results(Exec *x, uint32_t step) {
+/* Result i, if it can be the tensor in place `from`, which nothing reads any more; else NULL. That
+ * place has no tensor then. */
+static Tensor *moved(Exec *x, Place from, const int64_t *dim, int rank) {
+  JitFn *f = x->f;
+  Tensor **slot = NULL;
+  if (from.kind == PLACE_HELD) slot = &f->helds[from.index];
+  if (from.kind == PLACE_INPUT && !f->dense[from.index] && x->c->owned)
+    slot = &x->c->owned[from.index];
+  Tensor *t = slot ? *slot : NULL;
+  if (!t || t->rc > 1 || t->store->rc > 1 || t->store->foreign_free || !tn_is_contiguous(t) ||
+      (uint64_t)tn_bytes(t) != t->store->bytes)
+    return NULL;
+  bool same = t->rank == rank;
+  for (int k = 0; same && k < rank; k++) same = t->dim[k] == dim[k];
+  Tensor *r = same ? t : dense_view(x->c->mem, t, rank, dim);
+  if (!r) return NULL;
+  if (!same) tn_unref(t);
+  *slot = NULL;
+  x->lost = true;
+  if (from.kind == PLACE_INPUT) f->gone[from.index] = true;
+  return r;
+}
+
+/* Makes the results that this step is the first to write. *done: one of them is the tensor that it
+ * would copy. */
+static bool make_results(Exec *x, uint32_t step, bool *done) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
+  *done = false;
   for (; x->made < p->result_count && p->makes[x->made].step <= step; x->made++) {
     uint32_t i = p->makes[x->made].index;
     const Type *t = gr_type(p->g, p->results[i]);
-    Tensor *r = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank,
-                       x->b->dims + (p->g->input_count + i) * CKL_MAX_RANK);
+    const int64_t *dim = x->b->dims + (p->g->input_count + i) * CKL_MAX_RANK;
+    bool writes = p->makes[x->made].step == step;
+    Tensor *r = writes ? moved(x, p->steps[step].from, dim, t->rank) : NULL;
+    *done |= r != NULL;
+    bool fresh = !r;
+    if (fresh) r = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
     if (!r) return false;
-    if (f->j->config.check) memset(tn_data(r), POISON, r->store->bytes);
+    if (fresh && f->j->config.check) memset(tn_data(r), POISON, r->store->bytes);
     f->results[i] = r;
     f->root[1 + p->g->input_count + i] = tn_data(r);
   }
@@ -498,7 +542,8 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   for (size_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
     double start = f->times ? now() : 0;
-    if (!make_results(x, (uint32_t)i)) {
+    bool done;
+    if (!make_results(x, (uint32_t)i, &done)) {
       if (!x->lost && !x->effects) return RUN_NO_ROOM;
       no_memory(x);
       return RUN_ERROR;
@@ -508,11 +553,13 @@ static Outcome run_steps(Exec *x, Tensor **out) {
         x->e->operand = (int)p->origin[s->node];
         return RUN_ERROR;
       }
-    } else {
+      if (f->times) note_time(x, i, now() - start);
+    } else if (!s->moved && !done) {
       if (!run_kernel(x, s, &st)) return RUN_ERROR;
       if (st.failed) return RUN_FAILED;
+      if (f->times) note_time(x, i, now() - start);
     }
-    if (f->times) note_time(x, i, now() - start);
+
     if (f->j->config.check) poison_dead(x, (uint32_t)i);
     for (size_t k = 0; k < p->held_count; k++) {
       if (p->helds[k].last != i) continue;

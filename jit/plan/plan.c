@@ -65,7 +65,7 @@ static void add_kernels(Maker *m, Group x) {
   }
   uint32_t slot = (uint32_t)p->slot_count;
   for (size_t i = panel; i < p->low.panel_count; i++) {
-    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0, true};
+    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0, true, false};
     VEC_PUSH(p->arena, p->slots, p->slot_count, p->slot_cap, s);
   }
   for (size_t i = launch; i < p->low.count; i++) {
@@ -115,7 +115,9 @@ static void touch(Plan *p, Place at, uint32_t step) {
 static void touch_made(Plan *p, Val v, uint32_t step) {
   if (gr_type(p->g, v)->kind == TK_TOKEN) return;
   if (plan_there(p, v, step)) {
-    touch(p, p->place[plan_index(p->g, v)], step);
+    Place at = p->place[plan_index(p->g, v)];
+    touch(p, at, step);
+    if (at.kind == PLACE_ARENA) p->slots[at.index].lent = true;
     return;
   }
   const GNode *n = &p->g->nodes[v.node];
@@ -166,6 +168,19 @@ static bool graph_fails(const Graph *g, uint32_t node) {
   return n->op == OP_POW || (op_info[n->op].traits & T_FAIL);
 }
 
+/* Whether operand k of an access at indices has elements, and is no index. */
+static bool is_element(OpCode op, uint32_t k) {
+  switch (op) {
+  case OP_TAKE:
+  case OP_GATHER: return k == 0;
+  case OP_PUT:
+  case OP_PUT_ADD: return k < 2;
+  case OP_SCATTER:
+  case OP_SCATTER_ADD: return k != 1;
+  default: return false;
+  }
+}
+
 /* When a kernel fails, the evaluator runs again for the message. Whether and how an operation fails
  * depends on ints and bools (an index, a divisor, a condition). The inputs from which those are
  * computed stay until the last kernel that may fail; other inputs may be released (exec.c). */
@@ -182,11 +197,67 @@ static void keep_for_words(Plan *p) {
     bool fails = graph_fails(g, i), all = needed[i] || (fails && n->region_count);
     for (uint32_t k = 0; k < n->operand_count; k++) {
       Val v = gr_operand(g, i, (int)k);
-      if (all || (fails && !dt_float((DType)gr_type(g, v)->dtype))) needed[v.node] = true;
+      bool element = is_element((OpCode)n->op, k); /* it fails by its index alone */
+      if (all || (fails && !element && !dt_float((DType)gr_type(g, v)->dtype)))
+        needed[v.node] = true;
     }
   }
   for (size_t i = 0; i < g->input_count; i++)
     if (needed[g->inputs[i].node]) touch(p, (Place){PLACE_INPUT, (uint32_t)i}, last);
+}
+
+/* ---- updates where the operand is
+ *
+ * An update at indices (put, scatter) is a copy of its operand, and the writes. If the copy is the
+ * last step that reads the operand, it can have the place of the result from the start. */
+
+/* The value with a place whose elements, in their order, are those of v. */
+static Val same_elements(const Plan *p, Val v) {
+  const Graph *g = p->g;
+  for (;;) {
+    OpCode op = (OpCode)g->nodes[v.node].op;
+    bool same = op == OP_RESHAPE || op == OP_ALIAS || op == OP_STOP;
+    if (p->place[plan_index(g, v)].kind || !same) return v;
+    v = gr_operand(g, v.node, 0);
+  }
+}
+
+static void move_place(Plan *p, Place from, Place to) {
+  for (size_t i = 0; i < p->g->type_count; i++)
+    if (p->place[i].kind == from.kind && p->place[i].index == from.index) p->place[i] = to;
+}
+
+/* From the last step to the first, so that what one update reads is settled when the one that made
+ * it is looked at. */
+static void find_updates(Plan *p) {
+  const Graph *g = p->g;
+  for (uint32_t i = (uint32_t)p->step_count; i-- > 0;) {
+    Step *s = &p->steps[i];
+    const Group *x = &p->groups.items[s->group];
+    bool copies = s->kind == STEP_KERNEL && x->kind == GROUP_SCATTER &&
+                  (i == 0 || p->steps[i - 1].group != s->group);
+    if (!copies) continue;
+    Val of = same_elements(p, gr_operand(g, x->root, 0));
+    Place from = p->place[plan_index(g, of)], to = p->place[plan_index(g, (Val){x->root, 0})];
+    if (to.kind == PLACE_RESULT && p->result_first[to.index] == i) {
+      bool dies = (from.kind == PLACE_INPUT && p->input_last[from.index] == i) ||
+                  (from.kind == PLACE_HELD && p->helds[from.index].last == i);
+      if (dies) s->from = from;
+    }
+    if (from.kind != PLACE_ARENA || p->slots[from.index].last != i) continue;
+    Slot *a = &p->slots[from.index];
+    /* what leaves as a tensor must not have been seen as one before: it could be kept */
+    if (to.kind == PLACE_RESULT && p->result_first[to.index] == i && !a->lent)
+      p->result_first[to.index] = a->first;
+    else if (to.kind == PLACE_ARENA && p->slots[to.index].first == i)
+      p->slots[to.index].first = a->first, p->slots[to.index].lent |= a->lent;
+    else
+      continue;
+    s->moved = true;
+    a->first = UINT32_MAX;
+    a->last = 0;
+    move_place(p, from, to);
+  }
 }
 
 static int by_step(const void *a, const void *b) {
@@ -200,6 +271,7 @@ static void dues(Plan *p) {
   const Graph *g = p->g;
   for (size_t i = 0; i < g->output_count; i++) keep_made(p, g->outputs[i]);
   keep_for_words(p);
+  find_updates(p);
   p->drops = ARENA_ARRAY(p->arena, Due, g->input_count + 1);
   p->makes = ARENA_ARRAY(p->arena, Due, p->result_count + 1);
   for (uint32_t i = 0; i < g->input_count; i++)
@@ -269,7 +341,8 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
         continue;
       }
       *at = (Place){PLACE_ARENA, (uint32_t)p->slot_count};
-      Slot s = {(DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0, false};
+      Slot s = {
+          (DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0, false, false};
       VEC_PUSH(a, p->slots, p->slot_count, p->slot_cap, s);
     }
   }

@@ -62,7 +62,8 @@ typedef struct Slot { /* memory in the arena: a value, or a panel */
   DType dtype;
   Dim count;
   uint32_t first, last; /* steps */
-  bool panel;
+  bool panel,
+      lent; /* lent: the evaluator or the host sees its memory, which they copy to keep it */
 } Slot;
 
 typedef struct Held {
@@ -81,6 +82,11 @@ typedef struct Step {
   uint32_t launch; /* KERNEL: in Plan.low.launches */
   uint32_t panel0; /* KERNEL: slot of the group's panel 0 */
   uint32_t node;   /* NODE: run by the reference evaluator, effects by the host */
+  /* KERNEL, the copy of an update at indices: the operand dies here. `moved`: the result has its
+   * place, so there is nothing to copy. `from`: its place, whose tensor becomes the result if
+   * nobody else holds it when the function runs. */
+  bool moved;
+  Place from;
 } Step;
 
 typedef struct Plan {

@@ -235,6 +235,13 @@ static void show_plan(JitFn *f, const int64_t *env, Show s) {
       put_buffers(&s, p, b, step, true);
       put_buffers(&s, p, b, step, false);
     }
+    if (step->moved || step->from.kind) {
+      line(&s);
+      buf_puts(s.out, "   nothing to copy");
+      if (step->from.kind) buf_puts(s.out, ", if this run alone has what is");
+      if (step->from.kind) put_place(s.out, p, b, step->from);
+      buf_putc(s.out, '\n');
+    }
     show_bodies(f, env, step, s, show_plan);
   }
   if (b->reference) {

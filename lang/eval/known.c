@@ -1,9 +1,9 @@
 /* Arithmetic of numbers that are known: ints and floats of script, static ones of code (rule 17).
  *
  * In: an operator and numbers, or an expression. Out: the result. Idea: most expressions of loops
- * are made of literals and local numbers and bools; they have their value without a walk, which counts, holds
- * and protects. Invariant: where a function here says false, nothing has happened, and the walk
- * gives the value or the error.
+ * are made of literals and local numbers and bools; they have their value without a walk, which
+ * counts, holds and protects. Invariant: where a function here says false, nothing has happened,
+ * and the walk gives the value or the error.
  */
 #include "lang/eval/known.h"
 

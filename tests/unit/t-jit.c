@@ -246,6 +246,106 @@ static void at_once(void *ud) {
   jit_close(jit);
 }
 
+/* An update at indices copies its operand, unless that dies there: values of the arena, and inputs
+ * that belong to the run alone. */
+static void updates(void *ud) {
+  (void)ud;
+  static const char text[] = "graph \"g\" {\n"
+                             "  %0 = input {index=0 dtype=f32 device=cpu dims=[8]} : f32[8]\n"
+                             "  %1 = input {index=1 dtype=f32 device=cpu dims=[1]} : f32[1]\n"
+                             "  %2 = input {index=2 dtype=i64 device=cpu dims=[1]} : i64[1]\n"
+                             "  %3 = put %0 %1 %2 {axis=0} : f32[8]\n"
+                             "  %4 = reshape %3 {dims=[4, 2]} : f32[4, 2]\n"
+                             "  %5 = input {index=3 dtype=f32 device=cpu dims=[1, 2]} : f32[1, 2]\n"
+                             "  %6 = put_add %4 %5 %2 {axis=0} : f32[4, 2]\n"
+                             "  return %6\n"
+                             "}\n";
+  JitConfig config = {.walk = true, .check = true, .engine = {.level = ENG_X86_64_V4}};
+  jit = jit_open(&mem, &config);
+  GErr e = {0};
+  Graph *g = gr_read(&arena, names_new(&arena), text, sizeof text - 1, &e);
+  if (!check_msg(g != NULL, "%s", e.text)) return;
+  JitFn *f = jit_compile(jit, g, NULL, NULL, &e);
+  enum { BORROWED, OWNED, SHARED, VIEW, WAYS };
+  static const int kernels_run[WAYS] = {3, 2, 3, 3};
+  for (int way = 0; way < WAYS; way++) {
+    int64_t dim[2] = {1, 2}, n = 8, one = 1;
+    Tensor *whole = tn_zeros(&mem, DEV_CPU, DT_F32, 1, &(int64_t){16});
+    Tensor *own[4], *in[4], *out[1], *want[1];
+    own[0] =
+        way == VIEW ? tn_view(&mem, whole, 1, &n, &one, 8) : tn_zeros(&mem, DEV_CPU, DT_F32, 1, &n);
+    own[1] = tn_scalar_f64(&mem, DEV_CPU, DT_F32, 5);
+    Tensor *row = tn_view(&mem, own[1], 1, &one, &one, 0);
+    tn_unref(own[1]);
+    own[1] = row;
+    own[2] = tn_zeros(&mem, DEV_CPU, DT_I64, 1, &one);
+    ((int64_t *)tn_data(own[2]))[0] = 2;
+    own[3] = tn_zeros(&mem, DEV_CPU, DT_F32, 2, dim);
+    ((float *)tn_data(own[3]))[1] = 7;
+    for (int i = 0; i < n; i++) ((float *)tn_data(own[0]))[i] = (float)i;
+    Tensor *other = way == SHARED ? tn_ref(own[0]) : NULL;
+    memcpy(in, own, sizeof in);
+    RunCtx c = {.mem = &mem}, d = {.mem = &mem, .owned = way == BORROWED ? NULL : own};
+    check(gr_run(g, &c, in, want, &e, NULL));
+    int before = (int)jit_count(jit).kernels;
+    check(jit_run(f, &d, in, out, &e, NULL));
+    check_int((int)jit_count(jit).kernels - before, ==, kernels_run[way]);
+    check(tn_same(out[0], want[0]));
+    const Tensor *kept = way == BORROWED ? own[0] : way == SHARED ? other : NULL;
+    const float *left = kept ? tn_data(kept) : way == VIEW ? (float *)tn_data(whole) + 8 : NULL;
+    for (int i = 0; i < n && left; i++) check(left[i] == (float)i);
+    check(!own[0] == (way != BORROWED));
+    unref_all(out, 1);
+    unref_all(want, 1);
+    unref_all(own, 4);
+    tn_unref(other);
+    tn_unref(whole);
+  }
+  jit_free(f);
+  jit_close(jit);
+}
+
+/* The first turn of a loop copies what belongs to the caller; the others write into what they are
+ * handed. */
+static void updates_in_turns(void *ud) {
+  (void)ud;
+  static const char text[] = "graph \"g\" {\n"
+                             "  %0 = input {index=0 dtype=i64 device=cpu dims=[]} : i64\n"
+                             "  %1 = input {index=1 dtype=f32 device=cpu dims=[8]} : f32[8]\n"
+                             "  %2 = loop %0 %1 {carry=1} : f32[8]\n"
+                             "    region {\n"
+                             "      %0 = input {index=0 dtype=i64 device=cpu dims=[]} : i64\n"
+                             "      %1 = input {index=1 dtype=f32 device=cpu dims=[8]} : f32[8]\n"
+                             "      %2 = reshape %0 {dims=[1]} : i64[1]\n"
+                             "      %3 = const {value=1.0 dtype=f32 device=cpu} : f32\n"
+                             "      %4 = broadcast %3 {dims=[1]} : f32[1]\n"
+                             "      %5 = put_add %1 %4 %2 {axis=0} : f32[8]\n"
+                             "      return %5\n"
+                             "    }\n"
+                             "  return %2\n"
+                             "}\n";
+  JitConfig config = {.walk = true, .check = true, .engine = {.level = ENG_X86_64_V4}};
+  jit = jit_open(&mem, &config);
+  GErr e = {0};
+  int64_t n = 8;
+  Graph *g = gr_read(&arena, names_new(&arena), text, sizeof text - 1, &e);
+  if (!check_msg(g != NULL, "%s", e.text)) return;
+  JitFn *f = jit_compile(jit, g, NULL, NULL, &e);
+  Tensor *in[2] = {tn_scalar_i64(&mem, DEV_CPU, DT_I64, 5), tn_zeros(&mem, DEV_CPU, DT_F32, 1, &n)};
+  Tensor *out[1];
+  RunCtx c = {.mem = &mem};
+  check(jit_run(f, &c, in, out, &e, NULL));
+  check_int((int)jit_count(jit).kernels, ==, 5 + 1);
+  for (int i = 0; i < n; i++) {
+    check(((float *)tn_data(in[1]))[i] == 0);
+    check(((float *)tn_data(out[0]))[i] == (i < 5));
+  }
+  unref_all(out, 1);
+  unref_all(in, 2);
+  jit_free(f);
+  jit_close(jit);
+}
+
 static void in_arena(void (*f)(void *)) {
   arena_init(&arena, &mem);
   check_int(mem_protect(&mem, f, NULL), ==, MEM_OK);
@@ -266,6 +366,8 @@ int main(void) {
   TEST(in_arena(random_graphs), "random graphs give the bits, effects and errors of the evaluator");
   TEST(in_arena(once_wrong), "graphs that went wrong once give the bits");
   TEST(in_arena(message), "a run drops its own inputs once nothing, no error either, needs them");
+  TEST(in_arena(updates), "an update copies its operand, unless that dies there");
+  TEST(in_arena(updates_in_turns), "a turn writes into what the one before it made");
   TEST(in_arena(at_once), "the bytes of results and copies at once are those of one step");
   mem_close(&mem);
   return tap_done();
