@@ -592,6 +592,28 @@ GRAD(CUMSUM) {
   return op1(r, OP_CUMSUM, dy, 2,
              (Attr[]){attr_i(AT_AXIS, axis_of(r)), attr_i(AT_REVERSE, !reverse)});
 }
+/* The element that y[i] is takes dy[i]: of equal ones, and of NaNs, the last so far. */
+static Val running_extreme(Rule *r, Val x, Val y, Val dy) {
+  if (val_none(x)) return VAL_NONE;
+  Type t = type_of(r, x);
+  int64_t axis = axis_of(r), reverse = gr_attr_i(r->g, r->node, AT_REVERSE, 0);
+  int64_t others[CKL_MAX_RANK];
+  int n = 0;
+  for (int k = 0; k < t.rank; k++)
+    if (k != axis) others[n++] = k;
+  Val place = b_keep(&r->b, iota(r, t.dim[axis], x), x, n, others);
+  Val none = val_none(place) ? VAL_NONE : number(r, place, reverse ? 0x1p62 : 0);
+  Val is = bin(OR, eq(x, y), un(ISNAN, x));
+  Val at = op1(r, reverse ? OP_CUMMIN : OP_CUMMAX, where(is, place, none), 2,
+               (Attr[]){attr_i(AT_AXIS, axis), attr_i(AT_REVERSE, reverse)});
+  return scattered(r, OP_SCATTER_ADD, zeros_like(r, x), at, dy);
+}
+GRAD(CUMMAX) {
+  return running_extreme(r, a, y, dy);
+}
+GRAD(CUMMIN) {
+  return running_extreme(r, a, y, dy);
+}
 
 /* ---- contractions: the gradient keeps `compute` */
 static Val dot(Rule *r, Val x, Val z) {

@@ -7,6 +7,7 @@
  * One pool object owns the tensors of a run, so a throw from a callback or an arena releases them.
  * Invariant: kernels are called with shapes that the shape rules accept for exactly these sizes.
  * Recursion is over region nesting only. A token is a NULL tensor.
+ * One file: a function for each operation, and the state of a run that they share.
  */
 #include <stdio.h>
 #include <string.h>
@@ -319,6 +320,14 @@ static bool run_ARGMIN(Run *r) {
 
 static bool run_CUMSUM(Run *r) {
   return give(r, ref_cumsum(&r->ref, r->in[0], axis(r), attr_or(r, AT_REVERSE, 0) != 0));
+}
+
+static bool run_CUMMAX(Run *r) {
+  return give(r, ref_cumextreme(&r->ref, true, r->in[0], axis(r), attr_or(r, AT_REVERSE, 0) != 0));
+}
+
+static bool run_CUMMIN(Run *r) {
+  return give(r, ref_cumextreme(&r->ref, false, r->in[0], axis(r), attr_or(r, AT_REVERSE, 0) != 0));
 }
 
 static int compute(Run *r) {

@@ -34,7 +34,7 @@ typedef enum GroupKind {
   GROUP_STRIP,   /* a dot (root), ROWS over its value and such as are shaped like it, and dots
                     whose left operand is one of these: in strips of rows */
   GROUP_SCATTER, /* one put / put_add / scatter / scatter_add */
-  GROUP_SCAN,    /* one cumsum, argmax / argmin over any axis */
+  GROUP_SCAN,    /* one cumsum, cummax, cummin, argmax / argmin over any axis */
   GROUP_REF,     /* one node run by the reference evaluator: what has no loop form, as sort */
   GROUP_REGION,  /* one branch, loop or map: its regions are plans of their own, or the
                     evaluator's */

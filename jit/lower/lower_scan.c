@@ -1,9 +1,9 @@
-/* Running sums and positions of extremes along one axis.
+/* Running sums and extremes, and positions of extremes, along one axis.
  *
- * In: a group of one cumsum, argmax or argmin. Out: one kernel. Along the last axis an iteration is
- * a row: a sum runs in order, an extreme is an LP_RED. Along another axis an iteration is a panel
- * of neighbouring columns, whose state is a local vector: row after row is read as it lies in
- * memory.
+ * In: a group of one cumsum, cummax, cummin, argmax or argmin. Out: one kernel. Along the last axis
+ * an iteration is a row: what runs goes in order, a position is an LP_RED. Along another axis an
+ * iteration is a panel of neighbouring columns, whose state is a local vector: row after row is
+ * read as it lies in memory.
  *
  * Invariant: a running sum of f16 or bf16 is kept in f32, each result rounded from it; the first
  * result is the first element (sums start from -0, which every x + -0 leaves as it is). */
@@ -81,19 +81,38 @@ static DType sum_type(DType dt) {
   return dt == DT_F16 || dt == DT_BF16 ? DT_F32 : dt;
 }
 
-static void sum_rows(Scan *c) {
+/* Whether x comes before the best so far: a NaN beats every number, of equals the first stays. */
+static LVal beats(Low *w, LVal x, LVal best, bool max) {
+  LVal more = lp_bin(w->k, max ? RB_GT : RB_LT, x, best);
+  if (!dt_float(lp_dtype(w->k, x))) return more;
+  LVal number = lp_bin(w->k, RB_EQ, best, best);
+  return lp_bin(w->k, RB_AND, number, lp_bin(w->k, RB_OR, more, lp_bin(w->k, RB_NE, x, x)));
+}
+
+/* The running value after x, which is element i along the axis. */
+static LVal next(Scan *c, LVal acc, LVal x, LVal i) {
+  Low *w = &c->w;
+  OpCode op = (OpCode)w->l->g->nodes[c->v.node].op;
+  if (op == OP_CUMSUM) return add(w, acc, x);
+  LVal wins =
+      lp_bin(w->k, RB_OR, lp_bin(w->k, RB_EQ, i, lp_i(w->k, 0)), beats(w, x, acc, op == OP_CUMMAX));
+  return lp_where(w->k, wins, x, acc);
+}
+
+static void run_rows(Scan *c) {
   Low *w = &c->w;
   Digit kept[MAX_DIGITS] = {{0}};
   DType dt = (DType)low_type(w, c->v)->dtype, in = sum_type(dt);
   open_rows(c, kept);
   LVal acc = lp_var(w->k, lp_const(w->k, in, -0.0));
-  const Spot *s = spot_of(c, kept, place_along(c, lp_for(w->k, low_dim(w, c->size))));
+  LVal i = lp_for(w->k, low_dim(w, c->size));
+  const Spot *s = spot_of(c, kept, place_along(c, i));
   LVal x = low_at(w, c->x, s);
   if (x == LV_NONE) return;
-  LVal sum = add(w, lp_get(w->k, acc), lp_cast(w->k, x, in));
+  LVal sum = next(c, lp_get(w->k, acc), lp_cast(w->k, x, in), i);
   lp_set(w->k, acc, sum);
   lp_store(w->k, low_value(w, c->v, LB_OUT), low_number(w, s), lp_cast(w->k, sum, dt));
-  for (int i = 0; i < 3; i++) lp_end(w->k);
+  for (int n = 0; n < 3; n++) lp_end(w->k);
 }
 
 static void first_rows(Scan *c, bool max) {
@@ -129,7 +148,7 @@ static LVal open_columns(Scan *c, Digit *kept, LVal first, LVal width) {
   return lane;
 }
 
-static void sum_columns(Scan *c) {
+static void run_columns(Scan *c) {
   Low *w = &c->w;
   Kernel *k = w->k;
   Digit kept[MAX_DIGITS] = {{0}};
@@ -139,23 +158,15 @@ static void sum_columns(Scan *c) {
   open_panels(c, kept, &first, &width);
   lp_store(k, acc, lp_vec(k, width), lp_const(k, in, -0.0));
   lp_end(k);
-  LVal i = place_along(c, lp_for(k, low_dim(w, c->size)));
+  LVal i = lp_for(k, low_dim(w, c->size)), at = place_along(c, i);
   LVal lane = open_columns(c, kept, first, width);
-  const Spot *s = spot_of(c, kept, i);
+  const Spot *s = spot_of(c, kept, at);
   LVal x = low_at(w, c->x, s);
   if (x == LV_NONE) return;
-  LVal sum = add(w, lp_load(k, acc, lane), lp_cast(k, x, in));
+  LVal sum = next(c, lp_load(k, acc, lane), lp_cast(k, x, in), i);
   lp_store(k, acc, lane, sum);
   lp_store(k, low_value(w, c->v, LB_OUT), low_number(w, s), lp_cast(k, sum, dt));
   for (int n = 0; n < 3; n++) lp_end(k);
-}
-
-/* Whether x comes before the best so far: a NaN beats every number, of equals the first stays. */
-static LVal beats(Low *w, LVal x, LVal best, bool max) {
-  LVal more = lp_bin(w->k, max ? RB_GT : RB_LT, x, best);
-  if (!dt_float(lp_dtype(w->k, x))) return more;
-  LVal number = lp_bin(w->k, RB_EQ, best, best);
-  return lp_bin(w->k, RB_AND, number, lp_bin(w->k, RB_OR, more, lp_bin(w->k, RB_NE, x, x)));
 }
 
 static void first_columns(Scan *c, bool max) {
@@ -193,8 +204,8 @@ bool low_scan(Lower *l, const Group *g, Lowered *out, GErr *e) {
   c->x = gr_operand(l->g, g->root, 0);
   low_begin(w, l, g, e);
   const Type *t = low_type(w, c->x);
-  if (op != OP_CUMSUM && op != OP_ARGMAX && op != OP_ARGMIN)
-    return gerr_set(e, ERR_IR_FORM, -1, "no scan");
+  bool runs = op == OP_CUMSUM || op == OP_CUMMAX || op == OP_CUMMIN;
+  if (!runs && op != OP_ARGMAX && op != OP_ARGMIN) return gerr_set(e, ERR_IR_FORM, -1, "no scan");
   cls[axis] = REDUCED;
   c->size = t->dim[axis];
   if (!low_space(w, t->rank, t->dim, cls, pull_x, c, &c->s)) return false;
@@ -211,8 +222,8 @@ bool low_scan(Lower *l, const Group *g, Lowered *out, GErr *e) {
   low_begin(w, l, g, e);
   w->flops = low_mul(w, low_count(w, t), low_const_dim(w, 2));
   bool rows = c->axis_at == c->kept;
-  if (op == OP_CUMSUM)
-    rows ? sum_rows(c) : sum_columns(c);
+  if (runs)
+    rows ? run_rows(c) : run_columns(c);
   else
     rows ? first_rows(c, op == OP_ARGMAX) : first_columns(c, op == OP_ARGMAX);
   low_finish(w, out);

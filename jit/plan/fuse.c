@@ -53,7 +53,9 @@ static GroupKind kind_of(OpCode op) {
   switch (op) {
   case OP_ARGMAX:
   case OP_ARGMIN:
-  case OP_CUMSUM: return GROUP_SCAN;
+  case OP_CUMSUM:
+  case OP_CUMMAX:
+  case OP_CUMMIN: return GROUP_SCAN;
   case OP_DOT:
   case OP_INNER: return GROUP_DOT;
   case OP_CONV2D:

@@ -314,7 +314,7 @@ BUILTIN_FN(bi_cumsum) {
   Value x = arg_tensor(s, c, 0);
   Attr a[2] = {attr_i(AT_AXIS, arg_axis(s, c, 1, op_type_of(s, x).rank)),
                attr_i(AT_REVERSE, want_bool(s, c->v[2], c->spans[2], "`reverse`"))};
-  return op_run(s, OP_CUMSUM, 1, &x, a, 2, c->at);
+  return op_run(s, (OpCode)c->b->op, 1, &x, a, 2, c->at);
 }
 
 /* ---- numbers from tensors (rule 13) */

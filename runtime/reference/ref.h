@@ -58,6 +58,8 @@ bool ref_nonzero(Ref *r, const Tensor *x, int64_t most /* -1: all there are */, 
 Tensor *ref_reduce(Ref *r, RefRed f, const Tensor *x, int naxes, const int64_t *axes);
 Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis);
 Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse);
+/* The largest (else smallest) element so far: of equals the first, NaN from the first one on. */
+Tensor *ref_cumextreme(Ref *r, bool max, const Tensor *x, int axis, bool reverse);
 
 /* ---- contractions. `compute`: 0 none, 1 bf16, 2 f16, 3 tf32 (rule 20). */
 Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute); /* [.., M, K] [.., K, N] */

@@ -341,35 +341,52 @@ Tensor *ref_argreduce(Ref *r, bool max, const Tensor *x, int axis) {
 }
 
 /* ---- running sums: y[0] = x[0], y[i] = y[i - 1] + x[i]; f16 and bf16 keep the sum in f32 and
- * round it for each y[i]; `reverse` starts from the end. */
+ * round it for each y[i]. Running extremes: y[i] is x[i], if that comes before y[i - 1] as for
+ * argmax and argmin, else y[i - 1]. `reverse` starts from the end. */
 
-/* One step of `width` running sums: adds the row at p to acc and stores acc at q (`ds` bytes
+typedef enum Running { RUNNING_SUM, RUNNING_MAX, RUNNING_MIN } Running;
+
+#define NEXT(T, F)                                                                                 \
+  static T F(Running kind, T a, T x) {                                                             \
+    if (kind == RUNNING_SUM) return a + x;                                                         \
+    bool before = kind == RUNNING_MAX ? x > a : x < a;                                             \
+    return a == a && (before || x != x) ? x : a;                                                   \
+  }
+NEXT(double, next_f64)
+NEXT(float, next_f32)
+
+static int64_t next_i64(Running kind, int64_t a, int64_t x) {
+  if (kind == RUNNING_SUM) return (int64_t)((uint64_t)a + (uint64_t)x);
+  return (kind == RUNNING_MAX ? x > a : x < a) ? x : a;
+}
+
+/* One step of `width` running values: takes the row at p into acc and stores acc at q (`ds` bytes
  * apart). */
-static void scan_row(DType dt, bool first, const char *p, int64_t ss, char *q, int64_t ds,
-                     int64_t width, Buf *acc) {
+static void scan_row(Running kind, DType dt, bool first, const char *p, int64_t ss, char *q,
+                     int64_t ds, int64_t width, Buf *acc) {
   Buf row, res;
   if (dt == DT_F64) {
     ref_load_f64(dt, p, ss, width, row.f64);
-    for (int64_t j = 0; j < width; j++) acc->f64[j] = first ? row.f64[j] : acc->f64[j] + row.f64[j];
+    for (int64_t j = 0; j < width; j++)
+      acc->f64[j] = first ? row.f64[j] : next_f64(kind, acc->f64[j], row.f64[j]);
     ref_copy_out(q, ds, acc, width, 8);
   } else if (dt_float(dt)) {
     ref_load_f32(dt, p, ss, width, row.f32);
-    for (int64_t j = 0; j < width; j++) acc->f32[j] = first ? row.f32[j] : acc->f32[j] + row.f32[j];
+    for (int64_t j = 0; j < width; j++)
+      acc->f32[j] = first ? row.f32[j] : next_f32(kind, acc->f32[j], row.f32[j]);
     ref_store_f32(dt, acc->f32, width, &res);
     ref_copy_out(q, ds, &res, width, (int)dt_size(dt));
   } else {
     ref_load_i64(dt, p, ss, width, row.i64);
-    for (int64_t j = 0; j < width; j++) {
-      acc->i64[j] = first ? row.i64[j] : (int64_t)((uint64_t)acc->i64[j] + (uint64_t)row.i64[j]);
-    }
+    for (int64_t j = 0; j < width; j++)
+      acc->i64[j] = first ? row.i64[j] : next_i64(kind, acc->i64[j], row.i64[j]);
     ref_store_i64(dt, acc->i64, width, &res);
     ref_copy_out(q, ds, &res, width, (int)dt_size(dt));
   }
 }
 
-Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse) {
+static Tensor *scan(Ref *r, Running kind, const Tensor *x, int axis, bool reverse) {
   DType dt = x->dtype;
-  if (dt == DT_BOOL) return ref_fail(r, REF_VALUE, "cumsum is not defined for bool");
   Tensor *out = ref_new(r, x->store->dev, dt, x->rank, x->dim);
   if (!out) return NULL;
   int64_t total = tn_count(out), size = (int64_t)dt_size(dt), n = x->dim[axis], since = 0;
@@ -406,7 +423,7 @@ Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse) {
       int64_t w = width - j < PANEL ? width - j : PANEL;
       Buf acc;
       for (int64_t i = 0; i < n; i++) {
-        scan_row(dt, i == 0, src + j * px + i * ss, px, dst + j * py + i * ds, py, w, &acc);
+        scan_row(kind, dt, i == 0, src + j * px + i * ss, px, dst + j * py + i * ds, py, w, &acc);
         since += w + 8;
         if (since > 131072) {
           since = 0;
@@ -424,4 +441,15 @@ Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse) {
     }
   }
   return out;
+}
+
+Tensor *ref_cumsum(Ref *r, const Tensor *x, int axis, bool reverse) {
+  if (x->dtype == DT_BOOL) return ref_fail(r, REF_VALUE, "cumsum is not defined for bool");
+  return scan(r, RUNNING_SUM, x, axis, reverse);
+}
+
+Tensor *ref_cumextreme(Ref *r, bool max, const Tensor *x, int axis, bool reverse) {
+  if (x->dtype == DT_BOOL)
+    return ref_fail(r, REF_VALUE, "cum%s is not defined for bool", max ? "max" : "min");
+  return scan(r, max ? RUNNING_MAX : RUNNING_MIN, x, axis, reverse);
 }

@@ -167,6 +167,10 @@ def cumsum(x, axis=0, reverse=False):
     return jnp.flip(y, axis) if reverse else y
 
 
+def running(f):
+    return lambda x, axis=0, reverse=False: f(x, axis=axis, reverse=reverse)
+
+
 def argreduce(f):
     return lambda x, axis=None: f(x, axis=axis)
 
@@ -269,7 +273,8 @@ names = {
     "max": extreme(jnp.max, -np.inf), "min": extreme(jnp.min, np.inf), "maximum": jnp.maximum, "minimum": jnp.minimum,
     "gelu": gelu, "silu": jax.nn.silu, "abs": plain_abs, "transpose": transpose, "broadcast": jnp.broadcast_to,
     "reshape": jnp.reshape, "flip": jnp.flip, "stop": lax.stop_gradient, "where": jnp.where,
-    "dot_of": dot_of, "inner_of": inner_of, "cast": cast, "conv2d": conv2d, "pad": pad, "cumsum": cumsum, "scatter": scatter,
+    "dot_of": dot_of, "inner_of": inner_of, "cast": cast, "conv2d": conv2d, "pad": pad, "cumsum": cumsum,
+    "cummax": running(lax.cummax), "cummin": running(lax.cummin), "scatter": scatter,
     "squeeze": jnp.squeeze, "list": lambda *xs: list(xs), "gather": lambda x, i, axis=0: jnp.take_along_axis(x, i, axis),
     "argmax": argreduce(jnp.argmax), "argmin": argreduce(jnp.argmin),
     "philox4x32": lambda c, k: np.array(philox(c, k), dtype=np.int64), "uniform": uniform_of, "normal": normal_of,

@@ -173,6 +173,9 @@ case("reduce_max", lambda x: jnp.max(x, axis=1), apart(3, 4))
 case("reduce_min", lambda x: jnp.min(x, axis=(0, 1)), apart(3, 4))
 case("cumsum", lambda x: jnp.cumsum(x, axis=1), f(3, 4))
 case("cumsum_reverse", lambda x: jnp.flip(jnp.cumsum(jnp.flip(x, 0), axis=0), 0), f(3, 4))
+case("cummax", lambda x: lax.cummax(x, axis=1), apart(3, 4))
+case("cummax_reverse", lambda x: lax.cummax(x, axis=0, reverse=True), apart(4, 3))
+case("cummin", lambda x: lax.cummin(x, axis=0), apart(4, 3))
 
 # contractions
 case("dot", jnp.matmul, f(3, 4), f(4, 2))

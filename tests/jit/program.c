@@ -369,8 +369,11 @@ static void argreduce(Program *p) {
 static void cumulate(Program *p) {
   Var *x = pick(p, number_axes, NULL);
   if (x)
-    put(p, *x, "cumsum(%s, axis = %d%s)", x->name, below(p, x->rank),
-        chance(p, 40) ? ", reverse = true" : "");
+    put(p, *x, "cum%s(%s, axis = %d%s)",
+        chance(p, 50)   ? "sum"
+        : chance(p, 50) ? "max"
+                        : "min",
+        x->name, below(p, x->rank), chance(p, 40) ? ", reverse = true" : "");
 }
 
 static void normalise(Program *p) {

@@ -250,16 +250,17 @@ static Val gen_op(Gen *x, OpCode op) {
     return gen_node(x, op, 2, v, 0, NULL, 0, NULL);
   }
   if (info->cls == REDUCE) {
-    bool axis = op == OP_ARGMAX || op == OP_ARGMIN || op == OP_CUMSUM;
+    bool runs = op == OP_CUMSUM || op == OP_CUMMAX || op == OP_CUMMIN;
+    bool axis = op == OP_ARGMAX || op == OP_ARGMIN || runs;
     v[0] = gen_any(x, info->domain, axis ? 1 : 0, 4);
     if (val_none(v[0])) return VAL_NONE;
     ty = *gr_type(x->g, v[0]);
     if (axis) {
       int k = (int)gen_rnd(x, ty.rank);
-      if (op != OP_CUMSUM && gen_value(x, ty.dim[k]) < 1) return VAL_NONE;
+      if (!runs && gen_value(x, ty.dim[k]) < 1) return VAL_NONE;
       a[0] = attr_i(AT_AXIS, k);
       a[1] = attr_i(AT_REVERSE, gen_rnd(x, 2));
-      return gen_node(x, op, 1, v, op == OP_CUMSUM ? 2 : 1, a, 0, NULL);
+      return gen_node(x, op, 1, v, runs ? 2 : 1, a, 0, NULL);
     }
     int n = 0;
     for (int i = 0; i < ty.rank; i++) {

@@ -183,6 +183,15 @@ BUILD(cumsum) {
 BUILD(cumsum_reverse) {
   return b_op(b, OP_CUMSUM, 1, x, 2, (Attr[]){attr_i(AT_AXIS, 0), attr_i(AT_REVERSE, 1)});
 }
+BUILD(cummax) {
+  return with_axis(b, OP_CUMMAX, 1, x, 1);
+}
+BUILD(cummax_reverse) {
+  return b_op(b, OP_CUMMAX, 1, x, 2, (Attr[]){attr_i(AT_AXIS, 0), attr_i(AT_REVERSE, 1)});
+}
+BUILD(cummin) {
+  return with_axis(b, OP_CUMMIN, 1, x, 0);
+}
 BUILD(conv2d) {
   return conv(b, OP_CONV2D, x, (int64_t[]){1, 1, 0, 0});
 }
@@ -242,6 +251,9 @@ static const Case cases[] = {
     {"reduce_min", OP_REDUCE_MIN, reduce_min},
     {"cumsum", OP_CUMSUM, cumsum},
     {"cumsum_reverse", OP_CUMSUM, cumsum_reverse},
+    {"cummax", OP_CUMMAX, cummax},
+    {"cummax_reverse", OP_CUMMAX, cummax_reverse},
+    {"cummin", OP_CUMMIN, cummin},
     {"dot_batch", OP_DOT, NULL},
     {"conv2d", OP_CONV2D, conv2d},
     {"conv2d_stride_pad", OP_CONV2D, conv2d_stride_pad},

@@ -148,7 +148,9 @@ static GroupKind kind_of(OpCode op) {
   case OP_ALL: return GROUP_REDUCE;
   case OP_ARGMAX:
   case OP_ARGMIN:
-  case OP_CUMSUM: return GROUP_SCAN;
+  case OP_CUMSUM:
+  case OP_CUMMAX:
+  case OP_CUMMIN: return GROUP_SCAN;
   case OP_PUT:
   case OP_PUT_ADD:
   case OP_SCATTER:

@@ -90,6 +90,7 @@ RUN(argmax_columns, ref_argreduce(&ref, true, f32, 0))
 RUN(argmax_all, ref_argreduce(&ref, true, row, 0))
 RUN(cumsum, ref_cumsum(&ref, f32, 1, false))
 RUN(cumsum_columns, ref_cumsum(&ref, f32, 0, true))
+RUN(cummax_columns, ref_cumextreme(&ref, true, f32, 0, true))
 RUN(dot, ref_dot(&ref, f32, square, 0))
 RUN(dot_f16, ref_dot(&ref, f32, square, 2))
 RUN(inner, ref_inner(&ref, f32, f32, 0))
@@ -168,6 +169,7 @@ static const Case cases[] = {ROW(unary),
                              ROW(argmax_all),
                              ROW(cumsum),
                              ROW(cumsum_columns),
+                             ROW(cummax_columns),
                              ROW(dot),
                              ROW(dot_f16),
                              ROW(inner),
