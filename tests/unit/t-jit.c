@@ -272,8 +272,8 @@ static void updates(void *ud) {
     int64_t dim[2] = {1, 2}, n = 8, one = 1;
     Tensor *whole = tn_zeros(&mem, DEV_CPU, DT_F32, 1, &(int64_t){way == PART ? 16 : 8});
     Tensor *own[4], *in[4], *out[1], *want[1];
-    own[0] =
-        way == VIEW ? tn_view(&mem, whole, 1, &n, &one, 8) : tn_zeros(&mem, DEV_CPU, DT_F32, 1, &n);
+    own[0] = way >= PART ? tn_view(&mem, whole, 1, &n, &one, way == PART ? 8 : 0)
+                         : tn_zeros(&mem, DEV_CPU, DT_F32, 1, &n);
     own[1] = tn_scalar_f64(&mem, DEV_CPU, DT_F32, 5);
     Tensor *row = tn_view(&mem, own[1], 1, &one, &one, 0);
     tn_unref(own[1]);
