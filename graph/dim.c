@@ -1013,7 +1013,11 @@ bool dim_eval(const DimTab *t, Dim d, const int64_t *env, const bool *bound, int
         v = x > 0 ? x : 0;
       } else {
         if (!dim_eval(t, a->a, env, bound, &x) || !dim_eval(t, a->b, env, bound, &y)) return false;
-        if (y == 0 || (y == -1 && x == INT64_MIN)) return false;
+        if (y == -1) { /* x // y may overflow, x % y does not */
+          if (a->kind == ATOM_DIV && x == INT64_MIN) return false;
+          x = a->kind == ATOM_DIV ? -x : 0, y = 1;
+        }
+        if (y == 0) return false;
         int64_t q = x / y, r = x % y;
         if (r != 0 && (r < 0) != (y < 0)) q--, r += y;
         v = a->kind == ATOM_DIV ? q : r;

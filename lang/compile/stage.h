@@ -48,6 +48,9 @@ void stage_apart(Session *s, Val v, Val cut);
 /* v outside of no_grad; `all`: what stood before it is cut, too. */
 Value stage_leave_quiet(Session *s, Value v, bool all, Span at);
 
+/* unit.c: whether d has an int of the arguments in it, which is no size and may be negative */
+bool unit_mentions_int(const Session *s, Dim d);
+
 /* unit.c: a top-level `let` as a hidden argument (rule 7) */
 Value unit_global_in_code(Session *s, Global *g, Span at);
 /* The constant that d is. If it is none, one of its symbols is pinned and staging starts over; an

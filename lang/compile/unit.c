@@ -212,6 +212,19 @@ void unit_want_const(Session *s, Dim d, int64_t only) {
   if (!u->check || dim_solve(u->g->dims, d, only, &size)) pin_symbol(s, d, size);
 }
 
+static void find_int(void *ud, Sym sym) {
+  FindSym *f = ud;
+  for (size_t i = 0; i < f->u->bind_count && !f->found; i++)
+    f->found = f->u->binds[i].sym == sym && f->u->binds[i].axis < 0;
+}
+
+bool unit_mentions_int(const Session *s, Dim d) {
+  Unit *u = s->stage ? s->stage->unit : NULL;
+  FindSym f = {u, false};
+  if (u) dim_symbols(u->g->dims, d, find_int, &f);
+  return f.found;
+}
+
 Value unit_global_in_code(Session *s, Global *g, Span at) {
   (void)at;
   Unit *u = s->stage->unit;

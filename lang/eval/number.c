@@ -64,7 +64,7 @@ static Ints of_dtype(DType dt) {
 }
 
 /* A range that contains every int that v can be. */
-static Ints range_of(const Stage *st, Val v, int depth) {
+static Ints range_of(const Session *s, const Stage *st, Val v, int depth) {
   const Graph *g = st->g;
   const GNode *n = gr_node(g, v);
   Ints all = of_dtype((DType)gr_type(g, v)->dtype), a, b, r;
@@ -74,45 +74,45 @@ static Ints range_of(const Stage *st, Val v, int depth) {
   case OP_DIM: {
     Dim d = (Dim)gr_attr_i(g, v.node, AT_SIZE, 0);
     if (dim_is_const(g->dims, d, &a.lo)) return (Ints){a.lo, a.lo};
-    return dim_nonneg(g->dims, d) ? (Ints){0, INT64_MAX} : all;
+    return dim_nonneg(g->dims, d) && !unit_mentions_int(s, d) ? (Ints){0, INT64_MAX} : all;
   }
   case OP_INPUT:
     for (size_t i = 0; i < st->capture_count; i++)
-      if (val_eq(st->inner[i], v)) return range_of(st->up, st->outer[i], depth + 1);
+      if (val_eq(st->inner[i], v)) return range_of(s, st->up, st->outer[i], depth + 1);
     for (uint32_t i = 0; i < 32 && i < g->input_count; i++)
       if (st->counters >> i & 1 && val_eq(g->inputs[i], v)) return (Ints){0, COUNTER_MAX};
     return all;
   case OP_ALIAS:
   case OP_STOP:
   case OP_RESHAPE:
-  case OP_BROADCAST: return range_of(st, gr_operand(g, v.node, 0), depth + 1);
+  case OP_BROADCAST: return range_of(s, st, gr_operand(g, v.node, 0), depth + 1);
   case OP_CAST: {
     Val x = gr_operand(g, v.node, 0);
-    a = dt_float((DType)gr_type(g, x)->dtype) ? all : range_of(st, x, depth + 1);
+    a = dt_float((DType)gr_type(g, x)->dtype) ? all : range_of(s, st, x, depth + 1);
     return a.lo >= all.lo && a.hi <= all.hi ? a : all;
   }
   case OP_ADD:
   case OP_SUB:
   case OP_MUL:
-    a = range_of(st, gr_operand(g, v.node, 0), depth + 1);
-    b = range_of(st, gr_operand(g, v.node, 1), depth + 1);
+    a = range_of(s, st, gr_operand(g, v.node, 0), depth + 1);
+    b = range_of(s, st, gr_operand(g, v.node, 1), depth + 1);
     return combine((OpCode)n->op, a, b, &r) && r.lo >= all.lo && r.hi <= all.hi ? r : all;
-  case OP_FITS: return range_of(st, gr_operand(g, v.node, 0), depth + 1);
+  case OP_FITS: return range_of(s, st, gr_operand(g, v.node, 0), depth + 1);
   case OP_MOD:
-    b = range_of(st, gr_operand(g, v.node, 1), depth + 1);
+    b = range_of(s, st, gr_operand(g, v.node, 1), depth + 1);
     return b.lo > 0 ? (Ints){0, b.hi - 1} : all;
   case OP_FLOORDIV:
-    a = range_of(st, gr_operand(g, v.node, 0), depth + 1);
-    b = range_of(st, gr_operand(g, v.node, 1), depth + 1);
+    a = range_of(s, st, gr_operand(g, v.node, 0), depth + 1);
+    b = range_of(s, st, gr_operand(g, v.node, 1), depth + 1);
     return a.lo >= 0 && b.lo > 0 ? (Ints){0, a.hi} : all;
   case OP_RANDINT:
-    b = range_of(st, gr_operand(g, v.node, 1), depth + 1);
+    b = range_of(s, st, gr_operand(g, v.node, 1), depth + 1);
     return b.hi > 0 ? (Ints){0, b.hi - 1} : all;
   case OP_ARGMAX:
   case OP_ARGMIN: return (Ints){0, COUNTER_MAX};
   case OP_WHERE:
-    a = range_of(st, gr_operand(g, v.node, 1), depth + 1);
-    b = range_of(st, gr_operand(g, v.node, 2), depth + 1);
+    a = range_of(s, st, gr_operand(g, v.node, 1), depth + 1);
+    b = range_of(s, st, gr_operand(g, v.node, 2), depth + 1);
     return (Ints){a.lo < b.lo ? a.lo : b.lo, a.hi > b.hi ? a.hi : b.hi};
   default: return all;
   }
@@ -164,8 +164,8 @@ static Value plain_or_tested(Session *s, AstOp op, Value x, Value y, Span at) {
   if (op == AST_MUL && is_b && (b == 0 || b == 1)) return b ? x : y;
   if (op == AST_MUL && is_b && b == -1) return plain_or_tested(s, AST_SUB, literal(s, 0), x, at);
   Value r = two(s, code[op], x, y, at);
-  if (combine(code[op], range_of(stage_of(s, x), x.u.v, 0), range_of(stage_of(s, y), y.u.v, 0),
-              &fit))
+  if (combine(code[op], range_of(s, stage_of(s, x), x.u.v, 0),
+              range_of(s, stage_of(s, y), y.u.v, 0), &fit))
     return r;
   Value ok = op == AST_MUL ? product_fits(s, y, x, r, at) : sum_fits(s, op == AST_SUB, x, y, r, at);
   return fits(s, op, r, ok, at);
@@ -197,7 +197,7 @@ Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at) {
   case AST_FLOORDIV: {
     if (known && b == -1) return plain_or_tested(s, AST_SUB, literal(s, 0), x, at);
     Value r = two(s, OP_FLOORDIV, x, y, at);
-    Ints of = range_of(stage_of(s, x), x.u.v, 0), by = range_of(stage_of(s, y), y.u.v, 0);
+    Ints of = range_of(s, stage_of(s, x), x.u.v, 0), by = range_of(s, stage_of(s, y), y.u.v, 0);
     if (of.lo > INT64_MIN || by.lo > -1 || by.hi < -1) return r;
     Value edge = two(s, OP_AND, two(s, OP_EQ, y, literal(s, -1), at),
                      two(s, OP_EQ, x, literal(s, INT64_MIN), at), at);
@@ -217,7 +217,7 @@ Value number_run_time(Session *s, AstOp op, Value x, Value y, Span at) {
 }
 
 Value number_extreme(Session *s, OpCode op, Value x, Value y, Span at) {
-  Ints a = range_of(stage_of(s, x), x.u.v, 0), b = range_of(stage_of(s, y), y.u.v, 0);
+  Ints a = range_of(s, stage_of(s, x), x.u.v, 0), b = range_of(s, stage_of(s, y), y.u.v, 0);
   if (op == OP_MAX ? a.lo >= b.hi : a.hi <= b.lo) return x;
   if (op == OP_MAX ? b.lo >= a.hi : b.hi <= a.lo) return y;
   return two(s, op, x, y, at);
@@ -227,13 +227,13 @@ Value number_magnitude(Session *s, Value x, Span at) {
   int64_t k;
   if (constant(s, x, &k) && k > INT64_MIN) return literal(s, k < 0 ? -k : k);
   Value r = op_run(s, OP_ABS, 1, &x, NULL, 0, at);
-  if (range_of(stage_of(s, x), x.u.v, 0).lo > INT64_MIN) return r;
+  if (range_of(s, stage_of(s, x), x.u.v, 0).lo > INT64_MIN) return r;
   return fits(s, AST_NEG, r, two(s, OP_GT, x, literal(s, INT64_MIN), at), at);
 }
 
 Value number_within(Session *s, Value x, DType dt, Span at) {
   DType have = (DType)op_type_of(s, x).dtype;
-  Ints all = of_dtype(dt), is = range_of(stage_of(s, x), x.u.v, 0);
+  Ints all = of_dtype(dt), is = range_of(s, stage_of(s, x), x.u.v, 0);
   if (have != DT_I64 || (is.lo >= all.lo && is.hi <= all.hi)) return x;
   Value ok = two(s, OP_AND, two(s, OP_GE, x, literal(s, all.lo), at),
                  two(s, OP_LE, x, literal(s, all.hi), at), at);
