@@ -38,12 +38,36 @@ bool index_from_end(const Node *n) {
   return n->kind == N_UNARY && n->unary.op == AST_NEG && n->unary.operand->kind == N_INT;
 }
 
+/* The error of an int below 0 that is no literal; axis -1: not known. */
+static _Noreturn void below_zero(Session *s, const Index *index, int axis, const Node *n, int64_t i,
+                                 const char *what) {
+  const char *x = fail_source_text(s, index->node->index.object->span, "x"), *from = NULL;
+  const char *less = n->kind == N_UNARY && n->unary.op == AST_NEG
+                         ? fail_source_text(s, n->unary.operand->span, "n")
+                         : NULL;
+  if (less && n->unary.operand->kind == N_BINARY) less = fail_text(s, "(%s)", less);
+  if (axis == 0) from = fail_text(s, "len(%s)", x);
+  if (axis > 0) from = fail_text(s, "size(%s, axis = %d)", x, axis);
+  fail_help(s, ERR_INDEX_RANGE, n->span,
+            fail_text(s, "only a literal counts from the end: write `%s %c %s`",
+                      from ? from : "size(x, axis = ..)", less ? '-' : '+',
+                      less ? less : fail_source_text(s, n->span, "n")),
+            "%s is below 0: %lld", what, (long long)i);
+}
+
 /* ---- slices */
 
-static Value bound(Session *s, Node *n, Value v, bool *neg) {
+static Value bound(Session *s, const Index *index, int axis, Node *n, Value v, bool *neg) {
   *neg = false;
   if (!n) return v_unit();
   *neg = index_from_end(n);
+  const Tensor *t = s->stage ? NULL : v_tensor_of(v);
+  if (t && t->rank == 0 && dt_int(t->dtype)) v = v_int(tn_get_i64(t, 0));
+  if (s->abstract && v.tag == V_NODE && op_type_of(s, v).rank == 0 &&
+      dt_int((DType)op_type_of(s, v).dtype))
+    v = (Value){.tag = V_UNKNOWN};
+  if (v.tag == V_INT && v.u.i < 0 && !*neg)
+    below_zero(s, index, axis, n, v.u.i, "a bound of a slice");
   bool run_time = v.tag == V_NODE && v.weak && !dt_float((DType)op_type_of(s, v).dtype);
   if (v.tag != V_INT && v.tag != V_DIM && v.tag != V_UNKNOWN && !run_time)
     fail_at(s, ERR_WANT_INT, n->span, "a bound of a slice must be an int, not %s",
@@ -62,13 +86,14 @@ static bool provably_inside(Session *s, Dim d, Dim size) {
          dim_is_const(t, dim_sub(t, size, dim_add(t, d, dim_const(t, 1))), &c) && c >= 0;
 }
 
-static Item item_of(Session *s, const IndexPart *part, Dim size) {
+static Item item_of(Session *s, const Index *index, size_t k, int axis, Dim size) {
+  const IndexPart *part = &index->part[k];
   Node *n = part->node;
   Item it = {.span = n->span};
   if (n->kind == N_SLICE) {
     it.kind = IT_SLICE;
-    it.lo = bound(s, n->slice.lo, part->lo, &it.lo_neg);
-    it.hi = bound(s, n->slice.hi, part->hi, &it.hi_neg);
+    it.lo = bound(s, index, axis, n->slice.lo, part->lo, &it.lo_neg);
+    it.hi = bound(s, index, axis, n->slice.hi, part->hi, &it.hi_neg);
     it.step = 1;
     if (n->slice.step) {
       it.step = want_int(s, part->step, n->slice.step->span, "the step of a slice");
@@ -91,6 +116,7 @@ static Item item_of(Session *s, const IndexPart *part, Dim size) {
   if (v.tag == V_INT || v.tag == V_DIM || v.tag == V_UNKNOWN) {
     it.kind = IT_INT;
     it.neg = index_from_end(n);
+    if (v.tag == V_INT && v.u.i < 0 && !it.neg) below_zero(s, index, axis, n, v.u.i, "the index");
     return it;
   }
   if (v_is_weak_list(v)) it.v = v = op_as_tensor(s, v, DT_I64, n->span);
@@ -174,7 +200,8 @@ static int items_of(Session *s, const Index *index, const Type *t, Item *out) {
       ellipsis = n;
       continue;
     }
-    given[n] = item_of(s, part, ellipsis < 0 && used < rank ? t->dim[used] : DIM_BAD);
+    given[n] = item_of(s, index, i, ellipsis < 0 ? used : -1,
+                       ellipsis < 0 && used < rank ? t->dim[used] : DIM_BAD);
     used += given[n].kind == IT_MASK ? op_type_of(s, given[n].v).rank : 1;
     n++;
   }
@@ -375,6 +402,7 @@ size_t index_item(Session *s, const Index *index, size_t count, const char *of) 
                       ? p->v.u.i
                       : want_int(s, p->v, p->node->span, fail_text(s, "the index of %s", of));
   int64_t i = index_from_end(p->node) ? given + (int64_t)count : given;
+  if (i < 0 && i == given) below_zero(s, index, 0, p->node, i, "the index");
   if (i < 0 || (size_t)i >= count)
     fail_at(s, ERR_INDEX_RANGE, p->node->span, "index %lld is out of range for %s of %zu",
             (long long)given, of, count);
@@ -415,7 +443,7 @@ static bool index_list(Session *s, Value x, const Index *index, Value *out) {
 /* The bounds of a slice of a list or text with n elements. */
 static void slice_bounds(Session *s, const Index *index, int64_t n, const char *of, int64_t *lo,
                          int64_t *hi, int64_t *step) {
-  Item it = item_of(s, &index->part[0], DIM_BAD);
+  Item it = item_of(s, index, 0, 0, DIM_BAD);
   *lo = 0, *hi = n, *step = it.kind == IT_SLICE ? it.step : 1;
   if (it.kind != IT_SLICE) return;
   if (it.lo.tag != V_UNIT) *lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);

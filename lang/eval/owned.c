@@ -132,8 +132,8 @@ static bool bound_of(const Node *n, Value v, int64_t size, int64_t none, int64_t
     *i = none;
     return true;
   }
-  if (v.tag != V_INT) return false;
-  *i = v.u.i + (index_from_end(n) ? size : 0);
+  if (!int_of(v, i)) return false;
+  if (index_from_end(n)) *i += size;
   return *i >= 0 && *i <= size;
 }
 
