@@ -23,7 +23,7 @@ typedef enum ItemKind {
   I_SOFT,    /* nothing, or a newline */
   I_HARD,    /* a newline */
   I_BLANK,   /* a newline and an empty line */
-  I_EMPTY,   /* behind I_HARD: the line is empty, and the next one is never joined to it */
+  I_EMPTY,   /* behind I_ROW: the line is empty, and the next one is never joined to it */
   I_FORCED,  /* a newline because the author wrote one; counts as I_LINE (`all`) or I_SOFT when a
                group is measured, so that a line broken for its length stays the same */
   I_BROKEN,  /* text in a broken group only */
@@ -34,6 +34,9 @@ typedef enum ItemKind {
   I_OUT, /* indentation */
   I_SOLID,
   I_SOLID_END, /* never broken: a hole of a string */
+  I_QUOTE,
+  I_UNQUOTE, /* a text of several lines, further in than its line, unless it begins the line */
+  I_ROW,     /* a newline in it, which breaks no group */
 } ItemKind;
 
 typedef struct Item {
@@ -539,7 +542,7 @@ static void put_lines(Fmt *f, uint32_t lo, uint32_t hi, uint32_t indent, uint32_
     while (end < hi && !ends_line(s + end)) end++;
     textn(f, s + lo, end - lo);
     if (end == hi) return;
-    mark(f, I_HARD);
+    mark(f, I_ROW);
     lo = end + (s[end] == '\r' ? 2 : 1);
     for (; k < cut && lo < hi && s[lo] == s[indent + k]; k++) lo++;
     while (k < cut && lo < hi && !ends_line(s + lo)) lo++;
@@ -558,6 +561,7 @@ static void put_string(Fmt *f, const Node *n) {
   } else {
     at += p->raw ? 2 : 1;
   }
+  if (p->block) mark(f, I_QUOTE);
   if (p->raw) text(f, "r");
   text(f, quotes);
   for (uint32_t i = 0; i <= p->count; i++) {
@@ -571,6 +575,7 @@ static void put_string(Fmt *f, const Node *n) {
     if (hole) put_hole(f, hole);
   }
   text(f, quotes);
+  if (p->block) mark(f, I_UNQUOTE);
 }
 
 static void put_policy(Fmt *f, NodeList clauses, const Node *body) {
@@ -1042,6 +1047,7 @@ static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
     case I_TEXT: column += columns(t); break;
     case I_COMMENT:
     case I_HARD:
+    case I_ROW:
     case I_BLANK: return true;
     case I_LINE:
       if (closed && !solid) return true;
@@ -1066,6 +1072,8 @@ static bool group_fits(const Fmt *f, size_t at, uint32_t column) {
     case I_SOLID: solid++; break;
     case I_SOLID_END: solid--; break;
     case I_EMPTY:
+    case I_QUOTE:
+    case I_UNQUOTE:
     case I_IN:
     case I_OUT: break;
     }
@@ -1098,6 +1106,7 @@ typedef struct Printer {
   Buf *out;
   uint32_t column, indent, line_indent; /* line_indent: of the present line */
   int newlines;                         /* to be printed before the next text */
+  uint32_t outer, outer_line;           /* indent and line_indent around a text of several lines */
 } Printer;
 
 static void newline(Printer *p, int n) {
@@ -1144,6 +1153,7 @@ static void print(Fmt *f) {
         put_text(&p, &blank);
       break;
     case I_HARD:
+    case I_ROW:
     case I_FORCED: newline(&p, 1); break;
     case I_BLANK: newline(&p, 2); break;
     case I_EMPTY: end_lines(&p); break;
@@ -1153,6 +1163,11 @@ static void print(Fmt *f) {
     case I_OUT: p.indent -= INDENT; break;
     case I_SOLID: solid++; break;
     case I_SOLID_END: solid--; break;
+    case I_QUOTE:
+      p.outer = p.indent, p.outer_line = p.line_indent;
+      p.indent = p.line_indent + (p.column > p.line_indent ? INDENT : 0);
+      break;
+    case I_UNQUOTE: p.indent = p.outer, p.line_indent = p.outer_line; break;
     }
   }
 }
