@@ -482,6 +482,26 @@ static bool brackets_missing(Parser *ps, Tok t) {
   return false;
 }
 
+static bool no_clause(Parser *ps, Tok t) {
+  return say(ps, ERR_SYNTAX, t.lo, t.hi > t.lo ? t.hi : t.lo + 1, "this does not fit in a policy",
+             "a policy holds words, numbers and calls, as in <save matmul, budget = 2GiB>; other "
+             "expressions stand in parentheses");
+}
+
+/* `{"a": 1}`; t is the colon. What stands in the braces is shown in brackets if it is short. */
+static bool dict_in_braces(Parser *ps, Tok t) {
+  const Lexer *lx = &ps->lx;
+  uint32_t lo = lx->open[lx->depth - 1].at + 1;
+  size_t n = top(ps) == '{' ? strcspn(lx->text + lo, "{}\n`") : 0;
+  Buf b;
+  buf_init_arena(&b, ps->c->arena);
+  if (n && n <= 40 && lx->text[lo + n] == '}')
+    buf_printf(&b, "a dict is written in brackets: `[%.*s]`", (int)n, lx->text + lo);
+  else
+    buf_puts(&b, "a dict is written in brackets: `[\"x\": 1]`");
+  return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, b.s, "a record is `(x = 1, y = 2)`");
+}
+
 static bool after_operand(Parser *ps, Tok t) {
   if (!fits(ps, TK_PLUS) || fits(ps, TK_INT)) return false;
   Lexer *lx = &ps->lx;
@@ -514,9 +534,7 @@ static bool after_operand(Parser *ps, Tok t) {
   if (t.kind == TK_ARROW)
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a function is written `fn(x) = e`", NULL);
   for (int i = 1; t.kind == TK_COLON && i < 6; i++)
-    if (gr_symbol(ps->gr, i) == TK_LBRACE)
-      return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a dict is written in brackets: `[\"x\": 1]`",
-                 "a record is `(x = 1, y = 2)`");
+    if (gr_symbol(ps->gr, i) == TK_LBRACE) return dict_in_braces(ps, t);
   if (t.kind == TK_STR_OPEN && ps->prev.kind == TK_IDENT && ps->prev.hi == t.lo)
     return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.lo + 1,
                "no letter but `r` stands before a string",
@@ -581,10 +599,9 @@ static bool small_slip(Parser *ps, Tok t) {
     return say(ps, ERR_SYNTAX, t.lo, t.hi,
                "the policy of a `checkpoint` stands in `< >`, then its block follows",
                "checkpoint <save matmul> { .. }");
-  if (top(ps) == '<')
-    return say(ps, ERR_SYNTAX, t.lo, t.hi > t.lo ? t.hi : t.lo + 1, "this does not fit in a policy",
-               "a policy holds words and numbers, as in <save matmul, budget = 2GiB>; other "
-               "expressions stand in parentheses");
+  bool index = t.kind == TK_LBRACK && ps->lx.depth > 1;
+  if (top(ps) == '<' || (index && ps->lx.open[ps->lx.depth - 2].kind == '<'))
+    return no_clause(ps, t);
   if (t.kind == TK_AT && fits(ps, TK_LET))
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "there are no decorators",
                "a block with a mode is wrap <no_grad> { .. }");

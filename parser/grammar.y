@@ -195,7 +195,7 @@ field(A) ::= fieldkw(K) name(N) COLON type(T) EQ expr(E). {
   A->field.name = N->word;
   A->field.is_buffer = K.semi;
   A->field.type = T;
-  A->field.init = E;
+  A->field.init = ps_value(ps, E);
   A->field.doc = ps_doc(ps, K.lo);
   A = DONE(A);
 }
@@ -257,7 +257,7 @@ param(A) ::= name(N) otype(T) EQ expr(E). {
   A = NODE(N_PARAM, LO(N), HI(E));
   A->param.name = N->word;
   A->param.type = T;
-  A->param.init = E;
+  A->param.init = ps_value(ps, E);
   A = DONE(A);
 }
 
@@ -351,7 +351,7 @@ stmt(A) ::= letkw(K) pat(P) otype(T) EQ expr(E). {
   A->let.is_var = K.semi;
   A->let.pat = P;
   A->let.type = T;
-  A->let.init = E;
+  A->let.init = ps_value(ps, E);
   A = DONE(A);
 }
 stmt(A) ::= expr(E). {
@@ -359,7 +359,7 @@ stmt(A) ::= expr(E). {
   A->expr = E;
   A = DONE(A);
 }
-stmt(A) ::= expr(T) assignop(O) expr(E). { A = ps_assign(ps, O, T, E); }
+stmt(A) ::= expr(T) assignop(O) expr(E). { A = ps_assign(ps, O, T, ps_value(ps, E)); }
 assignop(A) ::= EQ. { A = AST_NONE; }
 assignop(A) ::= PLUSEQ. { A = AST_ADD; }
 assignop(A) ::= MINUSEQ. { A = AST_SUB; }
@@ -378,7 +378,7 @@ stmt(A) ::= CHECKPOINT(K) opolicy(P) loop(L). {
 stmt(A) ::= RETURN(T). { A = NODE(N_RETURN, T.lo, T.hi); }
 stmt(A) ::= RETURN(T) expr(E). {
   A = NODE(N_RETURN, T.lo, HI(E));
-  A->expr = E;
+  A->expr = ps_value(ps, E);
   A = DONE(A);
 }
 stmt(A) ::= BREAK(T). { A = NODE(N_BREAK, T.lo, T.hi); }
@@ -436,7 +436,8 @@ clause(A) ::= path(D) cargs(L). {
   A->clause.args = *L;
   A = DONE(A);
 }
-clause(A) ::= path(D) EQ carg(E). {
+clause(A) ::= path(D) EQ carg(X). {
+  Node *E = ps_clause_arg(ps, X);
   A = NODE(N_CLAUSE, LO(D), HI(E));
   A->clause.path = D->path;
   A->clause.args = *ps_list1(ps, E);
@@ -444,16 +445,15 @@ clause(A) ::= path(D) EQ carg(E). {
   A = DONE(A);
 }
 cargs(A) ::= . { A = ps_list(ps); }
-cargs(A) ::= cargs(L) carg(E). { A = ps_push(ps, L, E); }
+cargs(A) ::= cargs(L) carg(E). { A = ps_clause_args(ps, L, E); }
 carg(A) ::= path(D). { A = D; }
 carg(A) ::= INT(T). { A = T.v.node; }
 carg(A) ::= FLOAT(T). { A = T.v.node; }
 carg(A) ::= SIZE(T). { A = T.v.node; }
 carg(A) ::= string(S). { A = S; }
-carg(A) ::= LPAREN(L) expr(E) RPAREN(R). {
-  A = E;
-  A->parens = true;
-  A->span = ps_span(ps, L.lo, R.hi);
+carg(A) ::= LPAREN(L) args(E) RPAREN(R). { /* a call without its function, see ps_clause_arg */
+  A = NODE(N_CALL, L.lo, R.hi);
+  A->call.args = *E;
 }
 
 path(A) ::= word(T). {
@@ -546,14 +546,14 @@ arglist(A) ::= arg(X). { A = ps_list1(ps, X); }
 arglist(A) ::= arglist(L) COMMA arg(X). { A = ps_push(ps, L, X); }
 arg(A) ::= expr(E). {
   A = NODE(N_ARG, LO(E), HI(E));
-  A->arg.value = E;
+  A->arg.value = ps_value(ps, E);
   A = DONE(A);
 }
 arg(A) ::= named(N). { A = N; }
 named(A) ::= IDENT(T) EQ expr(E). {
   A = NODE(N_ARG, T.lo, HI(E));
   A->arg.name = ps_word(ps, T);
-  A->arg.value = E;
+  A->arg.value = ps_value(ps, E);
   A = DONE(A);
 }
 fields(A) ::= named(N). { A = ps_list1(ps, N); }
@@ -579,8 +579,8 @@ index(A) ::= oexpr(X) COLON(C) oexpr(Y) COLON expr(Z). {
 oexpr(A) ::= . { A = NULL; }
 oexpr(A) ::= expr(E). { A = E; }
 
-exprs(A) ::= expr(E). { A = ps_list1(ps, E); }
-exprs(A) ::= exprs(L) COMMA expr(E). { A = ps_push(ps, L, E); }
+exprs(A) ::= expr(E). { A = ps_list1(ps, ps_value(ps, E)); }
+exprs(A) ::= exprs(L) COMMA expr(E). { A = ps_push(ps, L, ps_value(ps, E)); }
 
 primary(A) ::= IDENT(T). {
   A = NODE(N_NAME, T.lo, T.hi);

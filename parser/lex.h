@@ -90,6 +90,9 @@ Node *ps_unary(Parser *ps, AstOp op, Tok t, Node *e);
 Node *ps_binary(Parser *ps, AstOp op, Tok t, Node *a, Node *b);
 Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value);
 Node *ps_pattern(Parser *ps, Tok t);
+Node *ps_value(Parser *ps, Node *e); /* e, unless it is `{}`, which looks like a dict */
+Node *ps_clause_arg(Parser *ps, Node *arg);
+NodeList *ps_clause_args(Parser *ps, NodeList *l, Node *arg); /* `f` and `(x)` behind it: `f(x)` */
 Node *ps_tuple_type(Parser *ps, NodeList *items, bool comma, uint32_t lo, uint32_t hi);
 Node *ps_block(Parser *ps, NodeList *items, uint32_t lo, uint32_t hi);
 void ps_file(Parser *ps, NodeList *items);

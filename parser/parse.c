@@ -150,6 +150,66 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
   return ps_done(ps, n);
 }
 
+Node *ps_value(Parser *ps, Node *e) {
+  if (e->kind != N_BLOCK || e->parens || e->list.count) return e;
+  Diag *g = lex_error(&ps->lx, ERR_SYNTAX_WORD, e->span.lo, e->span.hi,
+                      "an empty dict is `[:]`; an empty block is no value");
+  lex_help(&ps->lx, g, "the value of nothing is `()`, the empty set `set()`");
+  return ps_node(ps, N_BAD, e->span.lo, e->span.hi);
+}
+
+/* ---- arguments of a clause: what stands in parentheses comes as a call without its function */
+
+Node *ps_clause_arg(Parser *ps, Node *arg) {
+  if (arg->kind != N_CALL || arg->call.callee) return arg;
+  const NodeList *l = &arg->call.args;
+  uint32_t lo = arg->span.lo, hi = arg->span.hi, named = 0;
+  for (uint32_t i = 0; i < l->count; i++) named += l->items[i]->arg.name.name != NULL;
+  if (l->count == 1 && !named) {
+    Node *e = l->items[0]->arg.value;
+    e->parens = true;
+    e->span = arg->span;
+    return e;
+  }
+  if (l->count == 0 || (named && named < l->count)) {
+    lex_error(&ps->lx, ERR_SYNTAX, lo, hi, "parentheses hold an expression, a tuple or a record");
+    return ps_node(ps, N_BAD, lo, hi);
+  }
+  Node *e = ps_node(ps, named ? N_RECORD : N_TUPLE, lo, hi);
+  for (uint32_t i = 0; i < l->count; i++)
+    VEC_PUSH(ps->c->arena, e->list.items, e->list.count, e->list.cap,
+             named ? l->items[i] : l->items[i]->arg.value);
+  return ps_done(ps, e);
+}
+
+/* A word as the expression that it is in front of `(`. */
+static Node *word_value(Parser *ps, const Node *word) {
+  Node *e = NULL;
+  for (uint32_t i = 0; i < word->path.count; i++) {
+    const Word *w = &word->path.items[i];
+    Node *n = ps_node(ps, e ? N_DOT : N_NAME, word->span.lo, w->span.hi);
+    if (e) {
+      n->dot.object = e;
+      n->dot.name = *w;
+    } else {
+      n->name = w->name;
+    }
+    e = ps_done(ps, n);
+  }
+  return e;
+}
+
+NodeList *ps_clause_args(Parser *ps, NodeList *l, Node *arg) {
+  Node *last = l->count ? l->items[l->count - 1] : NULL;
+  bool call = arg->kind == N_CALL && !arg->call.callee && last && last->span.hi == arg->span.lo;
+  if (!call || (last->kind != N_WORD && last->kind != N_CALL))
+    return ps_push(ps, l, ps_clause_arg(ps, arg));
+  arg->call.callee = last->kind == N_WORD ? word_value(ps, last) : last;
+  arg->span.lo = last->span.lo;
+  l->items[l->count - 1] = ps_done(ps, arg);
+  return l;
+}
+
 Node *ps_pattern(Parser *ps, Tok t) {
   bool wild = t.hi - t.lo == 1 && t.v.name[0] == '_';
   Node *n = ps_node(ps, wild ? N_PAT_WILD : N_PAT_NAME, t.lo, t.hi);

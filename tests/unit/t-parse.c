@@ -94,6 +94,9 @@ static const Row trees[] = {
      "(do (wrap (clause train) (clause bf16) (clause seed 3) (clause timed (string "
      "\"x\")) (clause with_params net tree) (clause f (binary + a b)) (clause backward "
      "plain) (block (do x))))"},
+    {"wrap <f g.h(x, k = 1)(2) (3), f (a, b) (c = 1)> { x }",
+     "(do (wrap (clause f (call (call (dot g h) (arg x) (arg k = 1)) (arg 2)) 3) "
+     "(clause f (tuple a b) (record (arg c = 1))) (block (do x))))"},
     {"checkpoint { x }", "(do (checkpoint (block (do x))))"},
     {"checkpoint <save matmul attn.att, recompute all, budget = 1.5GiB, lean 2> { x } "
      "+ 1",
@@ -337,9 +340,9 @@ static const Row errors[] = {
                            "  help: wrap <no_grad> { .. }\n"},
     {"wrap <no_grad, 1+2> { x }",
      "1:16 syntax-1 this does not fit in a policy\n"
-     "  help: a policy holds words and numbers, as in <save matmul, budget = 2GiB>; "
+     "  help: a policy holds words, numbers and calls, as in <save matmul, budget = 2GiB>; "
      "other expressions stand in parentheses\n"},
-    {"{x: 1}", "1:3 syntax-12 a dict is written in brackets: `[\"x\": 1]`\n"
+    {"{x: 1}", "1:3 syntax-12 a dict is written in brackets: `[x: 1]`\n"
                "  help: a record is `(x = 1, y = 2)`\n"},
     {"for i = 0 { }", "1:7 syntax-11 a `for` runs over a range, a tensor, a list or a sequence\n"
                       "  help: for i in 0..n { .. }\n"},
