@@ -143,7 +143,6 @@ struct Session {
   struct Element *element; /* of the innermost comprehension that runs in order: element.c */
   Site *sites;
   size_t site_count, site_cap; /* sorted by hash: random.c */
-  uint32_t top_ordinal;        /* statements run at the REPL */
   struct Lru *cache;           /* of compiled calls: call_cache.c */
   uint64_t next_id;            /* params and instances */
   uint64_t tape_seq;

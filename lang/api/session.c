@@ -215,7 +215,6 @@ void session_stop(Session *s) {
   s->builtins = NULL;
   s->line_times = NULL;
   s->text_out = NULL;
-  s->top_ordinal = 0;
   s->seed_given = false;
 }
 

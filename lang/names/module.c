@@ -29,12 +29,25 @@ static const char *use_chain(Session *s, const Module *from);
 typedef struct Numbering {
   Session *s;
   uint64_t hash;
-  uint64_t ordinal;
+  Table *seen; /* calls by the name of what they call */
 } Numbering;
 
 static uint64_t mix(uint64_t h, const char *t) {
   for (; t && *t; t++) h = (h ^ (unsigned char)*t) * UINT64_C(1099511628211);
   return (h ^ 255) * UINT64_C(1099511628211);
+}
+
+/* A call is counted among those of the same name: a new `args(..)` or `print(..)` moves no draw. */
+static uint64_t site_id(Numbering *k, const Node *callee) {
+  Name name = callee->kind == N_NAME  ? callee->name
+              : callee->kind == N_DOT ? callee->dot.name.name
+                                      : "";
+  ptrdiff_t before = table_get(k->seen, table_key(name));
+  uint64_t nth = before == TABLE_NONE ? 1 : (uint64_t)before + 1;
+  table_set(k->seen, table_key(name), nth);
+  uint64_t h = mix(k->hash, name) ^ (nth * UINT64_C(0x9e3779b97f4a7c15));
+  h ^= h >> 31;
+  return h ? h : 1;
 }
 
 static void number_calls(void *ud, Node *n) {
@@ -43,9 +56,7 @@ static void number_calls(void *ud, Node *n) {
   if (!n) return;
   if (n->kind == N_CALL) {
     uint64_t *id = ARENA_NEW(src_arena(&k->s->sources, n->span.file), uint64_t);
-    uint64_t h = k->hash ^ (++k->ordinal * UINT64_C(0x9e3779b97f4a7c15));
-    h ^= h >> 31;
-    *id = h ? h : 1;
+    *id = site_id(k, n->call.callee);
     n->info = id;
   }
   if (n->kind == N_STRING)
@@ -62,14 +73,14 @@ static const char *site_home(const Module *m) {
 }
 
 static void number_item(Session *s, Module *m, const char *a, const char *b, Node *item,
-                        uint64_t *ordinal) {
+                        Table *seen) {
+  Table own = {.arena = &s->scratch};
   uint64_t h = mix(mix(mix(UINT64_C(14695981039346656037), site_home(m)), a), b);
-  Numbering k = {s, h, ordinal ? *ordinal : 0};
+  Numbering k = {s, h, seen ? seen : &own};
   number_calls(&k, item);
-  if (ordinal) *ordinal = k.ordinal;
 }
 
-static void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
+static void module_sites(Session *s, Module *m, Node *item) {
   switch ((NodeKind)item->kind) {
   case N_FN: number_item(s, m, item->fn->name.name, NULL, item, NULL); break;
   case N_MODEL:
@@ -85,7 +96,7 @@ static void module_sites(Session *s, Module *m, Node *item, uint64_t *ordinal) {
   case N_TEST:
     number_item(s, m, "test", ast_plain_text(item->test.title, &(uint32_t){0}), item, NULL);
     break;
-  default: number_item(s, m, "", NULL, item, ordinal); break;
+  default: number_item(s, m, "", NULL, item, &m->top_calls); break;
   }
 }
 
@@ -458,9 +469,8 @@ void module_declare_items(Session *s, Module *m, Node *ast, bool repl) {
       call_cache_free(s); /* callers of the replaced function are compiled again (rule 5) */
       break;
     }
-  uint64_t ordinal = repl ? s->top_ordinal : 0;
-  for (uint32_t i = 0; i < l->count; i++) module_sites(s, m, l->items[i], &ordinal);
-  if (repl) s->top_ordinal = (uint32_t)ordinal;
+  m->top_calls.arena = &s->perm;
+  for (uint32_t i = 0; i < l->count; i++) module_sites(s, m, l->items[i]);
   size_t errors = s->diags.errors;
   for (uint32_t i = 0; i < l->count; i++) {
     Node *n = l->items[i];

@@ -24,6 +24,7 @@ struct Module {
   Global *globals;
   size_t global_count, global_cap; /* in the session's arena */
   Table by_name;                   /* indices in globals */
+  Table top_calls;                 /* of the top level: how many have been numbered, by name */
   Module **uses; /* all used modules, to find cycles; `use m` also makes a G_MODULE global */
   bool loading, declared;
 };

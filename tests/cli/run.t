@@ -191,6 +191,24 @@ gives 0 '--seed starts the random numbers' "$ckl" run --seed=5 u.ckl
 cp out first
 gives 0 'the same seed again' "$ckl" run --seed=5 u.ckl
 tap_empty "$(diff out first)" 'gives the same numbers'
+cat >u.ckl <<'end'
+seed(4)
+fn pair() = (normal([2]), normal([1]))
+print(pair(), normal([2]), uniform([1]), normal([1]))
+end
+gives 0 'draws of a file' "$ckl" run u.ckl
+cp out first
+cat >u.ckl <<'end'
+let n = args("n", len("ab"))
+seed(int(4))
+fn pair() {
+  let u = uniform([1])
+  (normal([size(zeros([2]))]), normal([1]))
+}
+print(pair(), normal([n]), uniform([1]), normal([1]))
+end
+gives 0 'the same draws among calls of other names' "$ckl" run u.ckl
+tap_empty "$(diff out first)" 'calls of other names move no draw'
 gives 0 'run -v' "$ckl" run -v u.ckl
 says err 'seed ' 'shows the seed'
 for page in ops errors builtins; do
