@@ -16,6 +16,7 @@
 #include "lang/eval/state.h"
 #include "lang/eval/steps.h"
 #include "lang/names/module.h"
+#include "lang/names/reach.h"
 #include "lang/names/resolve.h"
 #include "lang/tape/host_compiler.h"
 #include "lang/tape/host_function.h"
@@ -303,13 +304,34 @@ typedef struct TestJob {
   Node *t;
 } TestJob;
 
+/* The variables of the file that the test reads are made anew for it (rule 101). */
+static void make_variables(Session *s, Node *test) {
+  const NodeList *items = &s->main->ast->file.items;
+  const bool *needed = reach_statements(s, s->main, test);
+  Frame top = {.module = s->main, .base = s->local_count};
+  s->frame = &top;
+  for (uint32_t i = 0; i < items->count; i++)
+    if (needed[i]) session_run_statement(s, items->items[i], NULL);
+  s->frame = NULL;
+}
+
+static void forget_variables(Session *s) {
+  for (size_t i = 0; i < s->main->global_count; i++) {
+    Global *g = &s->main->globals[i];
+    if (g->module != s->main || g->kind != G_VALUE || g->is_const) continue;
+    value_set(&g->v, v_unit());
+    g->is_set = false;
+  }
+}
+
 static void test_job(void *ud) {
   TestJob *j = ud;
   Session *s = j->s;
+  random_reset(s, 0);
+  make_variables(s, j->t);
   Frame top = {.module = s->main, .base = s->local_count, .test = true, .block_depth = 1};
   s->frame = &top;
   Flow flow = FLOW_NEXT;
-  random_reset(s, 0);
   eval_block(s, j->t->test.body, &flow);
   if (flow != FLOW_NEXT)
     fail_at(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
@@ -334,6 +356,7 @@ static void work_test(Job *j) {
     size_t mark = mem_pool_mark(&s->mem);
     int code = api_guard(s, test_job, &tj);
     s->frame = NULL;
+    forget_variables(s);
     Buf b;
     buf_init_arena(&b, &s->notes);
     for (size_t k = before; k < s->diags.count; k++)

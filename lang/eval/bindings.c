@@ -68,16 +68,13 @@ Value bind_global_value(Session *s, Global *g, Span at) {
     if (!g->is_set && g->module != s->main && called_from_outside(s)) no_variable(s, g, at);
     if (!g->is_set && s->frame->fn && s->stage && s->stage->unit && s->stage->unit->check)
       return (Value){.tag = V_UNKNOWN}; /* functions are checked before the file runs */
+    if (!g->is_set && s->abstract && s->frame->test) return (Value){.tag = V_UNKNOWN};
     if (!g->is_set) {
       Diag *d = fail_report(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below",
                             g->name, g->is_var ? "var" : "let");
       dg_label(&s->diags, d, g->span, "declared here");
       fail_raise(s);
     }
-    if (s->frame->test && !g->is_const)
-      fail_help(s, ERR_TEST_SCOPE, at,
-                "a test sees declarations and constant `let`s; make the value inside the test",
-                "`%s` is a top-level variable, which a test does not see", g->name);
     if (s->frame->code) {
       if (g->is_var) {
         Diag *d =

@@ -15,6 +15,7 @@ typedef struct Free {
   FreeNames names;
   size_t cap;
   bool assigned; /* assigned names count, bound or not */
+  bool reached;  /* all that may be looked up in the file: methods, policies */
   Name *bound;   /* by the constructs around the place, the innermost last */
   size_t bound_count, bound_cap;
   Arena *a, *temp;
@@ -81,6 +82,12 @@ static void walk_words(Free *f, NodeList clauses) {
   }
 }
 
+static void bind_member(Free *f, const Node *m) {
+  if (m->kind == N_FN && m->fn->name.name) bind(f, m->fn->name.name);
+  if (m->kind == N_FIELD) bind(f, m->field.name.name);
+  if (m->kind == N_LET) bind_pattern_names(f, m->let.pat);
+}
+
 static void walk(Free *f, Node *n) {
   stack_check();
   if (!n) return;
@@ -123,7 +130,18 @@ static void walk(Free *f, Node *n) {
     walk_words(f, n->region.clauses);
     ast_children(n, visit, f);
     break;
-  default: ast_children(n, visit, f); break;
+  case N_MODEL:
+    walk_params(f, n->model.params);
+    for (uint32_t i = 0; i < n->model.members.count; i++) bind_member(f, n->model.members.items[i]);
+    walk_list(f, n->model.members);
+    break;
+  default:
+    if (f->reached && n->kind == N_CALL && n->call.callee->kind == N_DOT)
+      mention(f, n->call.callee->dot.name.name);
+    if (f->reached && n->kind == N_CHECKPOINT) walk_words(f, n->region.clauses);
+    if (f->reached && n->kind == N_POLICY_DECL) walk_words(f, n->policy_decl.clauses);
+    ast_children(n, visit, f);
+    break;
   }
   f->bound_count = mark;
 }
@@ -138,4 +156,11 @@ const FreeNames *free_names(Session *s, Node *n, bool assigned) {
   f->temp = NULL;
   f->bound = NULL;
   return n->info;
+}
+
+const FreeNames *free_names_reached(Session *s, Node *n) {
+  Free *f = ARENA_NEW(&s->scratch, Free);
+  *f = (Free){.reached = true, .a = &s->scratch, .temp = &s->scratch};
+  walk(f, n);
+  return &f->names;
 }

@@ -13,4 +13,7 @@ typedef struct FreeNames {
  * `assigned` must be the same in all calls for one node. */
 const FreeNames *free_names(Session *s, Node *fn, bool assigned);
 
+/* Those of any node, of a declaration too, on the scratch arena; with `f` of each call `x.f()`. */
+const FreeNames *free_names_reached(Session *s, Node *n);
+
 #endif

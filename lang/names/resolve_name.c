@@ -6,6 +6,7 @@
 
 #include "lang/eval/model.h"
 #include "lang/names/module.h"
+#include "lang/names/reach.h"
 #include "lang/names/resolver.h"
 #include "lang/value/fail.h"
 
@@ -319,14 +320,8 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
     bool constant = f->global && f->global->is_const;
     const Place *p = r->place;
     while (p->up && p->kind != P_TEST) p = p->up;
-    if (p->kind == P_TEST && !constant) {
-      Diag *d = fail_report(s, ERR_TEST_SCOPE, at,
-                            "a test does not see the top-level variable `%s`", name);
-      dg_label(&s->diags, d, t->span, "declared here");
-      dg_help(&s->diags, d,
-              "make the value inside the test; declarations and constant `let`s are seen");
-      return;
-    }
+    bool test = p->kind == P_TEST && r->m == s->main;
+    if (test && !constant && reach_refused(s, r->m, name, at)) return;
     bool by_name = rs_in_named(r);
     if (r->m != s->main && by_name && r->place->code && !constant)
       return; /* the error is filed at the call: bind_global_value */
@@ -336,7 +331,7 @@ void rs_use_found(Resolver *r, const Found *f, Name name, Span at) {
       dg_help(&s->diags, d, "pass it as an argument, or declare it with `let`");
       return;
     }
-    if (r->place->level == 0 && t->item >= r->item && !constant) {
+    if (r->place->level == 0 && t->item >= r->item && !constant && !test) {
       Diag *d = fail_report(s, ERR_UNSET, at, "`%s` has no value yet: its `%s` stands below", name,
                             t->is_var ? "var" : "let");
       if (t->item == r->item)

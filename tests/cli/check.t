@@ -68,6 +68,61 @@ grep -c warning err >warnings
 tap_empty "$(grep -v -x 2 warnings)" 'each test is warned'
 gives 0 'the same test alone' "$ckl" test --filter=second fresh.ckl
 tap_empty "$(grep second out | diff - both)" 'prints the same'
+cat >variables.ckl <<'end'
+use nn
+test "above" { assert sum(w) == 5 }
+let w = f32([1, 2]) + 1
+proc total() = sum(w)
+proc above(x) = sum(x - w)
+fn code() -> f32 = sum(w)
+test "by functions" { assert total() == 5 and code() == 5 and ones([2]).above() == -3 }
+let quiet = nn.Linear(2, 1)
+test "changes" {
+  quiet.b = ones([1])
+  bump()
+  assert same(quiet.b, ones([1])) and count == 1
+}
+test "anew" { assert same(quiet.b, zeros([1])) and count == 0 }
+var count = 0
+proc bump() { count += 1 }
+print("not here")
+let half = f32(7)
+let half = { print("made"); half / 2 }
+let (p, {q}) = (half, (q = half * 2))
+model M(n: int) {
+  let w = zeros([n])
+  fn half() -> f32 = sum(w)
+}
+test "patterns" { assert q == 7 and p == 3.5 }
+test "other things of that name" { let half = 3; assert half == 3 and size(M(half).w) == 3 }
+let draw = normal([2])
+test "draws" { print("drawn", draw) }
+test "the same draws" {
+  seed(9)
+  print("drawn", draw)
+}
+end
+gives 0 'tests that read variables of the file' "$ckl" test variables.ckl
+says out '8 passed, 0 failed' 'all pass'
+tap_status "$((1 - $(grep -c made out)))" 'a variable is made for the tests that read it' out
+tap_empty "$(grep 'not here' out)" 'other statements do not run'
+grep '^drawn' out | sort -u | wc -l >drawn
+tap_empty "$(grep -v -x ' *1' drawn)" 'the draws of a variable are those of seed 0'
+cat >unmade.ckl <<'end'
+let net = (w = ones([2]))
+let text = read_text("nowhere.txt")
+fn f() -> f32 = sum(net.w)
+test "fine" { assert f() == 2 }
+test "file" { assert text == "" }
+var state = zeros([2])
+state[0] = 1
+proc g() = state
+test "state" { g() }
+end
+gives 1 'tests whose variables cannot be made' "$ckl" test unmade.ckl
+says out '1 passed, 2 failed' 'the others run'
+says out 'nowhere.txt: no such file' 'the error of a value'
+says out 'a test does not see what becomes of `state`' 'a variable that a statement changes'
 gives 0 'a file without tests' "$ckl" test good.ckl
 says out '0 passed, 0 failed' 'the sum'
 gives 1 'tests of a wrong file' "$ckl" test bad.ckl
