@@ -1,7 +1,8 @@
 /* Builtins of regular expressions: re_find, re_all, re_replace, re_split.
  *
  * In: a text and a pattern in the syntax of PCRE2, by code points and the classes of Unicode. Out:
- * matches, which are records (text, at, groups); texts; lists. Patterns are compiled once and kept
+ * matches, which are records (text, at, groups), with `names` if groups of the pattern have names;
+ * texts; lists. Patterns are compiled once and kept
  * in the session, the last used ones. All matches of a call are found before anything else runs, so
  * a function that re_replace calls may use the same pattern. Memory is that of the session; a match
  * that takes too many steps, or too much memory, is an error.
@@ -18,6 +19,7 @@
 #include "lang/eval/call.h"
 #include "lang/eval/steps.h"
 #include "lang/eval/want.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/repr.h"
 #include "lang/value/texts.h"
@@ -209,7 +211,7 @@ typedef struct Matches {
   size_t count, width; /* width: numbers of a match */
   size_t *places, place_count, place_cap;
   const pcre2_code *code;
-  uint32_t groups;
+  uint32_t groups, named; /* named: rows of the table of names */
 } Matches;
 
 static const size_t *at(const Matches *m, size_t i, uint32_t group) {
@@ -224,6 +226,7 @@ static Matches matches(Session *s, Call *c, size_t from, size_t most) {
                .code = r->code,
                .width = 2 * ((size_t)r->groups + 1),
                .groups = r->groups};
+  pcre2_pattern_info(r->code, PCRE2_INFO_NAMECOUNT, &m.named);
   uint32_t options = PCRE2_NO_UTF_CHECK;
   for (; m.count < most; m.count++) {
     count_step(s, c->at);
@@ -252,6 +255,25 @@ static Value group_text(Session *s, const Matches *m, size_t i, uint32_t g) {
   return p[0] == PCRE2_UNSET ? v_none() : v_str(s, m->t->s + p[0], p[1] - p[0]);
 }
 
+/* What the named groups of match i matched, by name, in the order of the groups. Of several groups
+ * with one name the one that took part counts. */
+static Value named_groups(Session *s, const Matches *m, size_t i) {
+  const unsigned char *table;
+  uint32_t size;
+  pcre2_pattern_info(m->code, PCRE2_INFO_NAMETABLE, &table);
+  pcre2_pattern_info(m->code, PCRE2_INFO_NAMEENTRYSIZE, &size);
+  Value d = v_dict_room(s, m->named);
+  for (uint32_t g = 1; g <= m->groups; g++) /* the table is sorted by name */
+    for (uint32_t k = 0; k < m->named; k++) {
+      const unsigned char *row = table + (size_t)k * size; /* two bytes of the number, the name */
+      if ((uint32_t)(row[0] << 8 | row[1]) != g) continue;
+      const char *name = (const char *)row + 2;
+      Value key = v_str(s, name, strlen(name)), text = group_text(s, m, i, g);
+      if (text.tag != V_NONE || !dict_find(d.u.dict, key)) dict_put(s, d.u.dict, key, text);
+    }
+  return d;
+}
+
 /* Match i as a record. *byte and *chars: a place before it, and how many code points are before
  * that; moved on to the match. */
 static Value match_value(Session *s, const Matches *m, size_t i, size_t *byte, size_t *chars) {
@@ -260,11 +282,12 @@ static Value match_value(Session *s, const Matches *m, size_t i, size_t *byte, s
   size_t start = at(m, i, 0)[0];
   *chars += text_chars(m->t->s + *byte, start - *byte);
   *byte = start;
-  Name names[3] = {names_of(s->names, "text"), names_of(s->names, "at"),
-                   names_of(s->names, "groups")};
-  Value items[3] = {group_text(s, m, i, 0), v_int((int64_t)*chars),
+  Name names[4] = {names_of(s->names, "text"), names_of(s->names, "at"),
+                   names_of(s->names, "groups"), names_of(s->names, "names")};
+  Value items[4] = {group_text(s, m, i, 0), v_int((int64_t)*chars),
                     v_list(s, V_LIST, m->groups, groups)};
-  return v_record(s, 3, names, items);
+  if (m->named) items[3] = named_groups(s, m, i);
+  return v_record(s, m->named ? 4 : 3, names, items);
 }
 
 BUILTIN_FN(bi_re_find) {
