@@ -180,12 +180,13 @@ GIVES_ON(ALIAS)
 GIVES_ON(VERSION)
 
 static bool run_FITS(Run *r) {
-  const Attr *a = attr(r, AT_TEXT), *dt = attr(r, AT_DTYPE);
+  const Attr *a = attr(r, AT_TEXT), *dt = attr(r, AT_DTYPE), *whole = attr(r, AT_KIND);
   for (int64_t i = 0, n = tn_count(r->in[1]); i < n; i++) {
     if (tn_get_i64(r->in[1], i)) continue;
     if (dt)
       return gerr_set(r->e, ERR_NUMBER_FIT, -1, "%lld does not fit %s",
                       (long long)tn_get_i64(r->in[0], i), dtype_info[dt->u.i].name);
+    if (whole && a) return gerr_set(r->e, ERR_VALUE, -1, "%s", a->u.text);
     return gerr_set(r->e, ERR_OVERFLOW, -1, "int overflow: what `%s` gives does not fit 64 bits",
                     a && a->kind == AK_TEXT ? a->u.text : op_info[OP_FITS].text);
   }

@@ -310,6 +310,11 @@ BUILTIN_FN(bi_argreduce) {
   return op_reduce(s, (OpCode)c->b->op, x, 1, &axis, keep, c->at);
 }
 
+Value builtin_running_sums(Session *s, Value x, Span at) {
+  Attr a[2] = {attr_i(AT_AXIS, 0), attr_i(AT_REVERSE, false)};
+  return op_run(s, OP_CUMSUM, 1, &x, a, 2, at);
+}
+
 BUILTIN_FN(bi_cumsum) {
   Value x = arg_tensor(s, c, 0);
   Attr a[2] = {attr_i(AT_AXIS, arg_axis(s, c, 1, op_type_of(s, x).rank)),

@@ -1,4 +1,5 @@
 /* Builtins: shapes, movement, selection, making tensors. */
+#include <math.h>
 #include <string.h>
 
 #include "graph/build.h"
@@ -697,6 +698,66 @@ BUILTIN_FN(bi_permutation) {
   return out[1];
 }
 
+/* Positions below n, each as likely as its weight says. The position of u, uniform with 53 bits, is
+ * the number of sums w[0] + .. + w[i] that are at most u * (the sum of all); this product is less
+ * than the sum, so no element of weight 0 is drawn. The place is found by halving, as if sums of
+ * infinity stood behind. Sums are running ones in f64: draws are the same everywhere. */
+static Value weighted(Session *s, Call *c, Value key, Dim size, int rank, const Dim *d) {
+  enum { WEIGHTS = 2 };
+  Span at = c->spans[WEIGHTS];
+  Value w = op_cast(s, c->v[WEIGHTS], DT_F64, at);
+  if (w.tag == V_UNKNOWN) return w;
+  if (!v_is_tensor(w) || op_type_of(s, w).rank != 1)
+    fail_at(s, ERR_RANK, at, "`weights` is one number for each element, not %s",
+            value_type_text(s, c->v[WEIGHTS]));
+  DimTab *t = op_dims_of(s);
+  int64_t n, m, first = 0, one = 1, width = 1;
+  unit_need_const(s, op_type_of(s, w).dim[0], at, "the number of weights", &n);
+  unit_need_const(s, size, c->spans[0], "the number of elements", &m);
+  if (n != m)
+    fail_at(s, ERR_LEADING, at, "there are %lld weights for %lld elements", (long long)n,
+            (long long)m);
+  Attr axis = attr_i(AT_AXIS, 0);
+  Value sums = builtin_running_sums(s, w, at);
+  int64_t low = dim_const(t, n - 1), len = dim_const(t, 1);
+  Attr last[3] = {attr_dims(AT_STARTS, 1, &low), attr_dims(AT_LENS, 1, &len),
+                  attr_ints(AT_STEPS, 1, &one)};
+  Value all = op_reshape(s, op_run(s, OP_SLICE, 1, &sums, last, 3, at), 0, NULL, at);
+  Value least = op_reduce(s, OP_REDUCE_MIN, w, 1, &first, false, at);
+  Value ok[3] = {op_binary(s, AST_GE, least, v_float(0), at, at, at),
+                 op_binary(s, AST_GT, all, v_float(0), at, at, at),
+                 op_binary(s, AST_LT, all, v_float(INFINITY), at, at, at)};
+  for (int i = 1; i < 3; i++) ok[0] = op_binary(s, AST_AND, ok[0], ok[i], at, at, at);
+  Value start[2] = {op_cast(s, v_int(0), DT_I64, at), ok[0]};
+  Attr why[2] = {attr_text(AT_TEXT, names_of(s->names, "a weight is below 0 or not finite, or all "
+                                                       "are 0")),
+                 attr_i(AT_KIND, 1)};
+  Value zero = op_run(s, OP_FITS, 2, start, why, 2, at);
+  while (width <= n) width *= 2;
+  int64_t none = dim_const(t, 0), more = dim_const(t, width - n);
+  Attr pad[4] = {attr_dims(AT_LOW, 1, &none), attr_dims(AT_HIGH, 1, &more),
+                 attr_ints(AT_INNER, 1, &first), attr_f(AT_VALUE, INFINITY)};
+  sums = op_run(s, OP_PAD, 1, &sums, pad, 4, at);
+  Value u =
+      op_binary(s, AST_MUL, draw(s, key, RANDOM_UNIFORM, DT_F64, s->modes.device, rank, d, at), all,
+                at, at, at);
+  Value place = op_broadcast_on(s, zero, rank, d, s->modes.device, at);
+  for (int64_t step = width / 2; step; step /= 2) {
+    Value of[2] = {sums, op_binary(s, AST_ADD, place, v_int(step - 1), at, at, at)};
+    Value passed = op_binary(s, AST_LE, op_run(s, OP_TAKE, 2, of, &axis, 1, at), u, at, at, at);
+    Value next = op_binary(s, AST_ADD, place, v_int(step), at, at, at);
+    place = op_where(s, passed, next, place, at);
+  }
+  return place;
+}
+
+/* The positions of what `choice` takes, of n elements. */
+static Value chosen(Session *s, Call *c, Value n, int rank, const Dim *d) {
+  Value key = key_arg(s, c, 3);
+  if (c->v[2].tag == V_NONE) return ints_below(s, key, n, rank, d, c->at);
+  return weighted(s, c, key, n.tag == V_DIM ? n.u.d : dim_const(op_dims_of(s), n.u.i), rank, d);
+}
+
 BUILTIN_FN(bi_choice) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
@@ -708,9 +769,9 @@ BUILTIN_FN(bi_choice) {
     if (!t.rank) fail_at(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no elements to choose");
     if (dim_is_const(op_dims_of(s), t.dim[0], &n) && !n)
       fail_at(s, ERR_VALUE, c->spans[0], "%s", empty);
-    Value key = key_arg(s, c, 2);
     Value of[2] = {op_as_tensor(s, xs, DT_COUNT, c->spans[0]),
-                   ints_below(s, key, type_dim_value(s, t.dim[0]), rank, d, c->at)};
+                   chosen(s, c, type_dim_value(s, t.dim[0]), rank, d)};
+    if (of[1].tag == V_UNKNOWN) return of[1];
     Attr axis = attr_i(AT_AXIS, 0);
     return op_run(s, OP_TAKE, 2, of, &axis, 1, c->at);
   }
@@ -725,7 +786,8 @@ BUILTIN_FN(bi_choice) {
   if (rank > 1)
     fail_help(s, ERR_WANT_SHAPE, c->spans[1], "`[]` chooses one element, `[n]` n of them",
               "what is chosen from %s has one axis", value_type_text(s, c->v[0]));
-  Value at = ints_below(s, key_arg(s, c, 2), v_int(n), rank, d, c->at);
+  Value at = chosen(s, c, v_int(n), rank, d);
+  if (at.tag == V_UNKNOWN) return at;
   if (!rank) return data_element(s, xs, tn_get_i64(at.u.t->t, 0), c->at);
   int64_t count = at.u.t->t->dim[0], *rows = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
   for (int64_t i = 0; i < count; i++) rows[i] = tn_get_i64(at.u.t->t, i);

@@ -42,4 +42,7 @@ size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *
 /* An operand of a raw call as a reference: `net.w` is the param, not its value. */
 Value arg_raw_ref(Session *s, Node *n);
 
+/* b_math.c: along axis 0 of x, from the front */
+Value builtin_running_sums(Session *s, Value x, Span at);
+
 #endif
