@@ -576,6 +576,9 @@ static bool small_slip(Parser *ps, Tok t) {
   if ((t.kind == TK_SEP || !t.kind) && ps->prev.kind == TK_MINUS && ps->prev2.kind == TK_MINUS)
     return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no `--`",
                "write `x -= 1`");
+  if (ps->prev.kind == TK_DOT && t.lo == ps->prev.hi && strchr("+-*/=<>", s[t.lo]) && s[t.lo])
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "operators work element by element",
+               "write them without a dot");
   if (ps->prev.kind == TK_DOT)
     return say(ps, ERR_SYNTAX, t.lo, t.hi > t.lo ? t.hi : t.lo + 1,
                "a name or a number follows the dot", "x.f, t.0");

@@ -15,9 +15,14 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/walk.h"
 #include "lang/value/dict.h"
+#include "lang/names/meant.h"
 #include "lang/value/fail.h"
 
 static Dict *arg_dict(Session *s, Call *c, int i) {
+  const char *help = c->v[i].tag == V_LIST ? foreign_help(s, c->b->name, FOREIGN_CALL) : NULL;
+  if (help)
+    fail_help(s, ERR_WANT_DICT, c->spans[i], help, "`%s` takes a dict, not %s", c->b->name,
+              value_type_text(s, c->v[i]));
   if (c->v[i].tag != V_DICT)
     fail_at(s, ERR_WANT_DICT, c->spans[i], "`%s` takes a dict, not %s", c->b->name,
             value_type_text(s, c->v[i]));

@@ -19,6 +19,7 @@
 #include "lang/eval/type.h"
 #include "lang/eval/walk.h"
 #include "lang/eval/want.h"
+#include "lang/names/meant.h"
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
@@ -28,6 +29,9 @@ DTypeClass builtin_dom_class(OpCode op) {
 }
 
 Value arg_tensor(Session *s, Call *c, int i) {
+  bool list = c->v[i].tag == V_LIST && !v_is_weak_list(c->v[i]);
+  const char *help = list ? foreign_help(s, c->b->name, FOREIGN_CALL) : NULL;
+  if (help) fail_help(s, ERR_WANT_TENSOR, c->spans[i], help, "a tensor is needed here, not a list");
   return op_as_tensor(s, c->v[i], DT_COUNT, c->spans[i]);
 }
 
@@ -338,8 +342,8 @@ BUILTIN_FN(bi_int) {
     fail_at(s, ERR_WANT_NUMBER, c->spans[0], "`int` takes a number or a rank-0 tensor, not %s",
             value_type_text(s, x));
   if (op_type_of(s, x).rank)
-    fail_at(s, ERR_RANK, c->spans[0], "`int` takes a rank-0 tensor, this is %s",
-            value_type_text(s, x));
+    fail_help(s, ERR_RANK, c->spans[0], foreign_help(s, "int", FOREIGN_CALL),
+              "`int` takes a rank-0 tensor, this is %s", value_type_text(s, x));
   if (s->stage) {
     Value r = op_cast(s, x, DT_I64, c->at);
     r.weak = true;
@@ -358,8 +362,8 @@ BUILTIN_FN(bi_float) {
     fail_at(s, ERR_WANT_NUMBER, c->spans[0], "`float` takes a number or a rank-0 tensor, not %s",
             value_type_text(s, x));
   if (op_type_of(s, x).rank)
-    fail_at(s, ERR_RANK, c->spans[0], "`float` takes a rank-0 tensor, this is %s",
-            value_type_text(s, x));
+    fail_help(s, ERR_RANK, c->spans[0], foreign_help(s, "float", FOREIGN_CALL),
+              "`float` takes a rank-0 tensor, this is %s", value_type_text(s, x));
   if (s->stage) {
     Value r = op_cast(s, x, DT_F64, c->at);
     r.weak = true;

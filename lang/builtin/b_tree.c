@@ -17,6 +17,7 @@
 #include "lang/eval/state.h"
 #include "lang/eval/want.h"
 #include "lang/names/module.h"
+#include "lang/names/meant.h"
 #include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
 #include "lang/value/tree.h"
@@ -137,7 +138,8 @@ static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
               value_type_text(s, v[0]), value_type_text(s, v[1]));
     return v[0];
   }
-  fail_at(s, ERR_WANT_MODEL, at, "`update` writes params; this is %s", value_type_text(s, v[0]));
+  fail_help(s, ERR_WANT_MODEL, at, foreign_help(s, "update", FOREIGN_CALL),
+            "`update` writes params; this is %s", value_type_text(s, v[0]));
 }
 
 /* In script a leaf may be a param itself (rule 59), so all are read before any is written. */

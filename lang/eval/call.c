@@ -24,6 +24,7 @@
 #include "lang/eval/type.h"
 #include "lang/names/desugar.h"
 #include "lang/tape/callback.h"
+#include "lang/names/meant.h"
 #include "lang/value/fail.h"
 #include "lang/value/path.h"
 
@@ -244,6 +245,8 @@ void call_bind_args(Session *s, FnObj *f, const Args *a, Value *out, Span *spans
       Diag *d = fail_report(s, ERR_ARG_COUNT, a->call, "`%s` needs the argument `%s`",
                             call_fn_name(f), p->items[i]->param.name.name);
       dg_label(&s->diags, d, f->decl->fn->header, "declared here");
+      const char *help = f->module->path ? NULL : foreign_help(s, call_fn_name(f), FOREIGN_CALL);
+      if (help) dg_help(&s->diags, d, "%s", help);
       fail_raise(s);
     }
 }

@@ -37,11 +37,13 @@ static const Foreign foreign_table[] = {
 #define FOREIGN(name, word, line, note) {FOREIGN_NAME, name, word, line, note},
 #define FIELD(name, word, line, note) {FOREIGN_FIELD, name, word, line, note},
 #define ARGUMENT(name, word, line) {FOREIGN_ARGUMENT, name, word, line, ""},
+#define CALL(name, word, line, note) {FOREIGN_CALL, name, word, line, note},
 #define PREFIX(name)
 #include "lang/names/foreign.def"
 #undef FOREIGN
 #undef FIELD
 #undef ARGUMENT
+#undef CALL
 #undef PREFIX
 };
 
@@ -49,11 +51,13 @@ static const char *const foreign_modules[] = {
 #define FOREIGN(name, word, line, note)
 #define FIELD(name, word, line, note)
 #define ARGUMENT(name, word, line)
+#define CALL(name, word, line, note)
 #define PREFIX(name) name,
 #include "lang/names/foreign.def"
 #undef FOREIGN
 #undef FIELD
 #undef ARGUMENT
+#undef CALL
 #undef PREFIX
 };
 

@@ -14,7 +14,8 @@ Near near_start(const char *name);
 void near_try(Near *n, const char *candidate); /* NULL and `_names` are no candidates */
 
 /* What ckl has for a name of another language or library, as the text of a help, or NULL. */
-typedef enum ForeignUse { FOREIGN_NAME, FOREIGN_FIELD, FOREIGN_ARGUMENT } ForeignUse;
+/* CALL: a function that ckl has, too, and that is called as elsewhere. */
+typedef enum ForeignUse { FOREIGN_NAME, FOREIGN_FIELD, FOREIGN_ARGUMENT, FOREIGN_CALL } ForeignUse;
 const char *foreign_help(Session *s, const char *name, ForeignUse use);
 const char *foreign_member_help(Session *s, const char *module, const char *name);
 /* For a method. Of the call place.name(..), with `args` as its text behind the name, a help that

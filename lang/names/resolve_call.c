@@ -68,6 +68,13 @@ static void explain_callee(Resolver *r, Diag *d, const Callee *c) {
     dg_help(&r->s->diags, d, "its signature is %s", c->signature);
 }
 
+/* Adds what such a call of a builtin may mean. */
+static bool called_elsewhere(Resolver *r, Diag *d, const Callee *c) {
+  const char *help = c->declared.file ? NULL : foreign_help(r->s, c->name, FOREIGN_CALL);
+  if (help) dg_help(&r->s->diags, d, "%s", help);
+  return help != NULL;
+}
+
 const char *rs_plural(size_t n) {
   return n == 1 ? "" : "s";
 }
@@ -115,7 +122,7 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
         if (!c->par[j].rest) near_try(&b, c->par[j].name);
       if (b.found)
         dg_help(&s->diags, d, "did you mean `%s`?", b.found);
-      else if (c->signature)
+      else if (!called_elsewhere(r, d, c) && c->signature)
         dg_help(&s->diags, d, "its signature is %s", c->signature);
       continue;
     }
@@ -131,6 +138,7 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
                           "`%s` takes %zu argument%s by position, not %zu", c->name, required,
                           rs_plural(required), positional);
     explain_callee(r, d, c);
+    if (called_elsewhere(r, d, c)) return;
     if (c->signature && c->count && !strcmp(c->name, "ones"))
       dg_help(&s->diags, d, "a shape is one argument: `ones([3, 4])`");
     for (size_t i = 0; i < c->count; i++)
@@ -168,6 +176,7 @@ static void check_call(Resolver *r, Callee *c, Node *call, bool receiver, bool n
     Diag *d = fail_report(s, ERR_ARG_COUNT, call->span, "`%s` needs the argument `%s`", c->name,
                           c->par[i].name);
     explain_callee(r, d, c);
+    called_elsewhere(r, d, c);
     return;
   }
 }

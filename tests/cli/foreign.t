@@ -20,7 +20,7 @@ let loss = mean(net(x) ** 2)
 END
 
 # kind, name, word, line, note of each row, with tabs between; quotes inside are plain
-sed -n 's/^\(FOREIGN\|FIELD\|ARGUMENT\)("\(.*\)")$/\1", "\2/p' "$srcdir/lang/names/foreign.def" |
+sed -n 's/^\(FOREIGN\|FIELD\|ARGUMENT\|CALL\)("\(.*\)")$/\1", "\2/p' "$srcdir/lang/names/foreign.def" |
   sed 's/", "/\t/g; s/\\"/"/g' >rows
 sort -u rows | cut -f1,2 | uniq -d >log
 test ! -s log
@@ -107,6 +107,22 @@ answer 'let e = nn.ReLU()' 'here it is `relu(x)`'
 answer 'let e = torch.nn.Embedding(3, 4)' '`use nn (Embedding)` brings it'
 answer 'fn f(a: Embedding) = a; print(f(net))' '`use nn (Embedding)` brings it'
 answer 'let w: float32[3] = ones([3])' 'here it is `f32`'
+answer 'print(s.split())' 'here it is `words(s)`; parts between blanks'
+answer 'xs.sort()' 'here it is `xs .= sorted()`; of a list'
+answer 'print(sorted(xs, key = len))' 'did you mean `by`?'
+answer 'print(xs.count(2))' 'here it is `tally(xs)`'
+answer 'print(xs.pop(0))' 'here it is `xs .= remove_at(0)`'
+answer 'print(d.pop("a"))' 'here it is `xs .= remove_at(0)`; of a list, in which'
+answer 'print(xs.remove(2))' 'here it is `xs .= remove_at(0)`; by place; by value'
+answer 'd.update(["a": 2])' 'here it is `d .= merge(["b": 2])`'
+answer 'print(x.reshape(2, 2))' 'here it is `reshape(x, [1, -1])`; a shape is one argument'
+answer 'print(x.repeat(2, 1))' 'here it is `reshape(broadcast(expand(v, 0), [3, 2]), [-1])`; of a tensor'
+answer 'print(x.float())' 'here it is `f32(x)`; casts a tensor'
+answer 'print(round(x, 2))' 'here it is `round(x * 100) / 100`'
+answer 'print("a", sep = ",")' 'here it is `print(join('
+answer 'opt.step()' 'here it is `opt.step(grad(loss, net))`'
+answer 'print(xs[1:end])' 'here it is `xs[1:]`'
+answer 'print(x .+ 1)' 'write them without a dot'
 answer 'print(sofmax(x))' 'did you mean `softmax`?'
 
 # a function made at the prompt is looked at when it runs
