@@ -195,6 +195,8 @@ struct Session {
   struct LineTimes *line_times; /* eval/line_times.c; NULL before the first */
   struct NativeOps *native_ops; /* eager_kernels.c */
   struct Regexes *regexes;      /* b_regex.c; NULL before the first */
+  struct SaveLater *saving;     /* a save that goes on beside the program, or NULL: b_save.c */
+  Span saving_at;               /* of its path */
   struct Jit *jit;              /* opened at the first compiled call */
   struct {
     int64_t values_live, tape_live, stage, compile, nodes, captures, line;

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -454,7 +455,14 @@ static void sync_folder(FileOut *f) {
   close(fd);
 }
 
-bool file_commit(FileOut *f, Err *e) {
+/* Closes it; the old file stays. Like settle, it takes and frees no memory. */
+static void drop(FileOut *f) {
+  if (f->fd >= 0) close(f->fd);
+  if (f->temp && !f->nameless) unlinkat(f->at.dir, f->temp, 0);
+}
+
+/* All of file_commit that may run on another thread: only f is touched, and no memory taken. */
+static bool settle(FileOut *f, Err *e) {
   int failed = 0;
   if (f->temp && fsync(f->fd) != 0) failed = errno;
   if (f->nameless && !failed) {
@@ -467,19 +475,69 @@ bool file_commit(FileOut *f, Err *e) {
   f->fd = -1;
   if (f->temp && !failed && renameat(f->at.dir, f->temp, f->at.dir, f->path) != 0) failed = errno;
   if (failed) {
-    err_set(e, "%s: %s", f->path, file_why(failed));
-    file_cancel(f);
-    return false;
+    drop(f);
+    return err_set(e, "%s: %s", f->path, file_why(failed));
   }
   if (f->temp) sync_folder(f);
-  end(f);
   return true;
 }
 
-void file_cancel(FileOut *f) {
-  if (f->fd >= 0) close(f->fd);
-  if (f->temp && !f->nameless) unlinkat(f->at.dir, f->temp, 0);
+bool file_commit(FileOut *f, Err *e) {
+  bool ok = settle(f, e);
   end(f);
+  return ok;
+}
+
+void file_cancel(FileOut *f) {
+  drop(f);
+  end(f);
+}
+
+struct FileLater {
+  FileOut f;
+  Mem *mem, calm; /* calm stands for mem in f: no interrupt ends the thread */
+  bool (*put)(FileOut *f, void *ud, Err *e);
+  void *ud;
+  pthread_t thread;
+  bool ok;
+  Err e;
+};
+
+static void *live(void *p) {
+  FileLater *l = p;
+  l->ok = l->put(&l->f, l->ud, &l->e);
+  if (l->ok)
+    l->ok = settle(&l->f, &l->e);
+  else
+    drop(&l->f);
+  return NULL;
+}
+
+FileLater *file_later(FileOut *f, bool (*put)(FileOut *f, void *ud, Err *e), void *ud) {
+  sigset_t all, old;
+  FileLater *l = f->temp ? mem_try(f->mem, NULL, 0, sizeof *l) : NULL;
+  if (!l) return NULL;
+  *l = (FileLater){.f = *f, .mem = f->mem, .put = put, .ud = ud};
+  l->f.mem = &l->calm;
+  l->f.at.name = l->f.path; /* f's may point into f */
+  sigfillset(&all);         /* signals are for the threads of the host */
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  bool started = pthread_create(&l->thread, NULL, live, l) == 0;
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (started) return l;
+  mem_free(l->mem, l, sizeof *l);
+  return NULL;
+}
+
+bool file_later_end(FileLater *l, Err *e) {
+  Mem *m = l->mem;
+  pthread_join(l->thread, NULL);
+  bool ok = l->ok;
+  if (!ok) *e = l->e;
+  l->f.mem = m;
+  end(&l->f);
+  mem_free(m, l, sizeof *l);
+  return ok;
 }
 
 bool file_append(Mem *m, const char *path, const void *bytes, size_t n, Err *e) {

@@ -68,4 +68,11 @@ bool file_put(FileOut *f, const void *bytes, size_t n, Err *e);
 bool file_commit(FileOut *f, Err *e); /* ends it, also when it fails */
 void file_cancel(FileOut *f);         /* the old file stays; fine after a failed file_create */
 
+/* Lets a thread of its own write by put(f, ud, e) and commit. NULL if there is no thread or memory
+ * to be had, or f is no plain file: f is then as it was. What put reads must not change before
+ * file_later_end, which waits for the thread and gives its answer. No interrupt stops it. */
+typedef struct FileLater FileLater;
+FileLater *file_later(FileOut *f, bool (*put)(FileOut *f, void *ud, Err *e), void *ud);
+bool file_later_end(FileLater *later, Err *e);
+
 #endif

@@ -166,19 +166,22 @@ static bool lay_out(const char *file, const SaveEntry *entries, size_t n, Item *
   return true;
 }
 
-static bool write_all(FileOut *f, const Buf *header, Item **order, size_t n, Err *e) {
-  uint64_t length = header->n;
-  if (!file_put(f, &length, 8, e) || !file_put(f, header->s, header->n, e)) return false;
-  for (size_t i = 0; i < n; i++)
-    if (!bytes_each(order[i]->t, bytes_to_file, f, e)) return false;
-  return true;
-}
+/* A file to write. */
+struct SaveLater {
+  Mem *mem;
+  Arena arena; /* holds all but the tensors */
+  Buf header;
+  Item **order;
+  size_t n;
+  FileLater *file; /* the thread that writes, and has references to the tensors */
+};
 
-bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, const SaveMeta *meta,
-                size_t n_meta, Err *e) {
-  Arena a;
-  Buf text;
-  FileOut f;
+/* *w is to be released by arena_free(&w->arena), also if it fails. */
+static bool plan(SaveLater *w, Mem *m, const char *file, const SaveEntry *entries, size_t n,
+                 const SaveMeta *meta, size_t n_meta, Err *e) {
+  *w = (SaveLater){.mem = m, .n = n};
+  arena_init(&w->arena, m);
+  buf_init_arena(&w->header, &w->arena);
   for (size_t i = 0; i < n_meta; i++) {
     if (!str_valid(meta[i].key, strlen(meta[i].key)) ||
         !str_valid(meta[i].value, strlen(meta[i].value)))
@@ -187,25 +190,71 @@ bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, co
       if (strcmp(meta[i].key, meta[k].key) == 0)
         return err_set(e, "%s: the metadata key `%s` is given twice", file, meta[i].key);
   }
-  arena_init(&a, m);
-  buf_init_arena(&text, &a);
-  Item *item = array_try(&a, sizeof *item, n);
-  Item **order = array_try(&a, sizeof *order, n);
-  bool ok = item && order ? lay_out(file, entries, n, item, order, e) : err_nomem(e, file);
-  Header h = {&text, order, n, meta, n_meta};
-  if (ok && mem_protect(m, make_header, &h) != MEM_OK) ok = err_nomem(e, file);
-  if (ok && text.n > MOST_HEADER)
-    ok = err_set(e, "%s: the header would take %zu bytes, %d are allowed", file, text.n,
+  Item *item = array_try(&w->arena, sizeof *item, n);
+  w->order = array_try(&w->arena, sizeof *w->order, n);
+  if (!item || !w->order) return err_nomem(e, file);
+  if (!lay_out(file, entries, n, item, w->order, e)) return false;
+  Header h = {&w->header, w->order, n, meta, n_meta};
+  if (mem_protect(m, make_header, &h) != MEM_OK) return err_nomem(e, file);
+  return w->header.n <= MOST_HEADER ||
+         err_set(e, "%s: the header would take %zu bytes, %d are allowed", file, w->header.n,
                  (int)MOST_HEADER);
-  if (ok && (ok = file_create(&f, m, file, e))) {
-    ok = write_all(&f, &text, order, n, e);
-    if (ok) {
-      ok = file_commit(&f, e);
-    } else {
-      file_cancel(&f);
-    }
+}
+
+static bool put_all(FileOut *f, void *ud, Err *e) {
+  const SaveLater *w = ud;
+  uint64_t length = w->header.n;
+  if (!file_put(f, &length, 8, e) || !file_put(f, w->header.s, w->header.n, e)) return false;
+  for (size_t i = 0; i < w->n; i++)
+    if (!bytes_each(w->order[i]->t, bytes_to_file, f, e)) return false;
+  return true;
+}
+
+static bool put_now(FileOut *f, SaveLater *w, Err *e) {
+  if (put_all(f, w, e)) return file_commit(f, e);
+  file_cancel(f);
+  return false;
+}
+
+bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, const SaveMeta *meta,
+                size_t n_meta, Err *e) {
+  SaveLater w;
+  FileOut f;
+  bool ok = plan(&w, m, file, entries, n, meta, n_meta, e) && file_create(&f, m, file, e) &&
+            put_now(&f, &w, e);
+  arena_free(&w.arena);
+  return ok;
+}
+
+static void release(SaveLater *w) {
+  arena_free(&w->arena);
+  mem_free(w->mem, w, sizeof *w);
+}
+
+bool save_write_later(Mem *m, const char *file, const SaveEntry *entries, size_t n,
+                      const SaveMeta *meta, size_t n_meta, SaveLater **later, Err *e) {
+  FileOut f;
+  SaveLater *w = mem_try(m, NULL, 0, sizeof *w);
+  *later = NULL;
+  if (!w) return err_nomem(e, file);
+  bool ok = plan(w, m, file, entries, n, meta, n_meta, e) && file_create(&f, m, file, e);
+  if (ok) {
+    w->file = file_later(&f, put_all, w);
+    if (!w->file) ok = put_now(&f, w, e);
   }
-  arena_free(&a);
+  if (ok && w->file) {
+    for (size_t i = 0; i < n; i++) tn_ref(w->order[i]->t);
+    *later = w;
+  } else {
+    release(w);
+  }
+  return ok;
+}
+
+bool save_later_end(SaveLater *w, Err *e) {
+  bool ok = file_later_end(w->file, e);
+  for (size_t i = 0; i < w->n; i++) tn_unref(w->order[i]->t);
+  release(w);
   return ok;
 }
 

@@ -23,6 +23,12 @@ typedef struct SaveMeta {
  * given: equal input makes equal bytes. False after err_set. */
 bool save_write(Mem *m, const char *file, const SaveEntry *entries, size_t n, const SaveMeta *meta,
                 size_t n_meta, Err *e);
+/* The same on a thread of its own. It holds the tensors, so nobody may change them in place.
+ * *later, if not NULL, is for save_later_end, which waits for it; else the file is written. */
+typedef struct SaveLater SaveLater;
+bool save_write_later(Mem *m, const char *file, const SaveEntry *entries, size_t n,
+                      const SaveMeta *meta, size_t n_meta, SaveLater **later, Err *e);
+bool save_later_end(SaveLater *later, Err *e);
 
 /* A file that was read: entries sorted by their place, each a tensor of its own on DEV_CPU. */
 typedef struct SaveFile {

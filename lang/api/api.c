@@ -232,6 +232,7 @@ static void work_run(Job *j) {
   if (!check_module(s, s->main, false)) dg_throw(&s->diags);
   j->ran = true;
   session_run_module(s, s->main);
+  bi_save_end(s);
 }
 
 ckl_status ckl_run_file(ckl_session *k, const char *path) {
@@ -335,6 +336,7 @@ static void test_job(void *ud) {
   eval_block(s, j->t->test.body, &flow);
   if (flow != FLOW_NEXT)
     fail_at(s, ERR_BREAK, j->t->span, "`break`, `continue` and `return` cannot leave a test");
+  bi_save_end(s);
 }
 
 static void work_test(Job *j) {

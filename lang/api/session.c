@@ -176,6 +176,7 @@ void session_forget(Session *s) {
   op_grads_free(s);
   native_ops_free(s);
   bi_regexes_free(s);
+  bi_save_free(s);
   s->warned_count = 0;
   int64_t values = s->count.values_live; /* no tape lives on */
   memset(&s->count, 0, sizeof s->count);

@@ -22,6 +22,7 @@ const char *arg_path(Session *s, Call *c, int i) {
   const char *path = want_str(s, c->v[i], c->spans[i], "the path");
   if (strlen(path) != c->v[i].u.str->n)
     fail_at(s, ERR_FILE, c->spans[i], "a path has no NUL character");
+  bi_save_end(s);
   return path;
 }
 

@@ -130,8 +130,29 @@ static void check_ending(Session *s, const Call *c, const char *file) {
   }
 }
 
+/* One save at a time goes on beside the program. Builtins of files wait for it first, so no program
+ * sees the old file behind it. */
+static bool ended(Session *s, Err *e) {
+  SaveLater *l = s->saving;
+  s->saving = NULL;
+  return !l || save_later_end(l, e);
+}
+
+void bi_save_end(Session *s) {
+  Err e = {.text = ""};
+  if (!ended(s, &e)) fail_file(s, s->saving_at, &e);
+}
+
+void bi_save_free(Session *s) {
+  Err e = {.text = ""};
+  if (ended(s, &e)) return;
+  log_write(s, 2, e.text, strlen(e.text));
+  log_write(s, 2, "\n", 1);
+}
+
 BUILTIN_FN(bi_save) {
   const char *file = arg_path(s, c, 1);
+  bool wait = want_bool(s, c->v[2], c->spans[2], "`wait`");
   check_ending(s, c, file);
   Saver w = {.at = c->spans[0]};
   SaveMeta format = {format_key, format_number};
@@ -139,7 +160,10 @@ BUILTIN_FN(bi_save) {
   walk_leaves(s, c->v[0], save_leaf, &w);
   walk_slots(s, c->v[0], save_slot, &w);
   Err e = {.text = ""};
-  if (!save_write(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &e))
+  s->saving_at = c->spans[1];
+  if (wait ? !save_write(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &e)
+           : !save_write_later(&s->mem, file, w.entries, w.count, w.meta, w.meta_count, &s->saving,
+                               &e))
     fail_file(s, c->spans[1], &e);
   return v_unit();
 }

@@ -61,6 +61,10 @@ typedef struct BuiltinTab BuiltinTab;
 void builtin_start(Session *s);
 void bi_regexes_free(Session *s); /* compiled patterns: b_regex.c */
 void bi_libraries(Buf *out);      /* their names and versions: b_regex.c */
+/* A save that goes on beside the program (b_save.c). end: waits for it, and throws its error. free:
+ * the error is a line on the standard error, for there is nobody to catch it. */
+void bi_save_end(Session *s);
+void bi_save_free(Session *s);
 const struct Builtin *builtin_find(Session *s, Name name);
 const BuiltinSig *builtin_sig(const Session *s, const Builtin *b);
 Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node);

@@ -51,4 +51,35 @@ for stop in 1 8 12 17; do
   diff whole out >log
   tap_status $? 'and ends with the same bits'
 done
+
+# a run that is kept while it goes on
+cat >keep.ckl <<'END'
+use data (Every)
+let net = (w = uniform([200000]), t = 0)
+let keep = Every(0.0)
+for t in 0..20 { if keep.due() { save((w = net.w, t = t), "kept.safetensors", wait = false) } }
+if args("fail", false) { print(ones([2]) + ones([3])) }
+END
+cat >kept.ckl <<'END'
+print(load((w = zeros([200000]), t = 0), "kept.safetensors").t)
+END
+gives 0 'a run is kept while it goes on' "$ckl" run keep.ckl
+gives 0 'and read' "$ckl" run kept.ckl
+says out 19 'the last state is there when the program has ended'
+rm kept.safetensors
+gives 1 'the program fails' "$ckl" run keep.ckl fail=true
+gives 0 'what it kept is read' "$ckl" run kept.ckl
+says out 19 'and whole'
+cp kept.safetensors old
+# no room: the error stands at the save, the old file stays
+gives 1 'a file that cannot be written' sh -c 'trap "" XFSZ; ulimit -f 100; exec "$0" run --seed=1 keep.ckl' "$ckl"
+says err 'kept.safetensors: the file would be too large' 'is an error'
+says err 'keep.ckl:4:' 'at the line of the save'
+cmp old kept.safetensors >log 2>&1
+tap_status $? 'and the old file stays'
+cat >keep-test.ckl <<'END'
+test "kept" { save((w = uniform([200000])), "kept.safetensors", wait = false) }
+END
+gives 1 'a test whose file cannot be written' sh -c 'trap "" XFSZ; ulimit -f 100; exec "$0" test keep-test.ckl' "$ckl"
+says out 'FAIL keep-test.ckl: kept' 'fails'
 tap_done

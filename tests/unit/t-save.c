@@ -85,6 +85,19 @@ static void t_back(void) {
   check_str(save_meta(&r, "other"), NULL);
   check(!save_find(&r, "blocks"));
   save_close(&r);
+  /* on a thread of its own, also where memory ends */
+  for (int64_t k = 1;; k++) {
+    SaveLater *later;
+    f.nth = f.count + k;
+    bool ok = save_write_later(&m, file, in, n, meta, 2, &later, &e) &&
+              (!later || save_later_end(later, &e));
+    check(ok || e.nomem);
+    if (f.count < f.nth) break;
+  }
+  f.nth = 0;
+  need(save_read(&m, file, false, &r, &e));
+  for (size_t i = 0; i < n; i++) check(tn_same(save_find(&r, in[i].path), in[i].t));
+  save_close(&r);
   /* nothing at all is a file too */
   check(save_write(&m, file, NULL, 0, NULL, 0, &e));
   need(save_read(&m, file, false, &r, &e));
