@@ -223,7 +223,8 @@ static bool plain_list(Value v) {
 static Value lists_joined(Session *s, Call *c, size_t n, const Value *v) {
   size_t all = 0;
   bool weak = true;
-  bool own = c->own && c->rest_n && v[0].u.list == c->v[0].u.list && plain_list(v[0]);
+  bool own = c->own && c->rest_n && v[0].u.list == c->v[0].u.list && plain_list(v[0]) &&
+             v[0].u.list->count; /* with an empty list the result may be a weak tensor */
   if (want_int(s, c->v[2], c->spans[2], "an axis"))
     fail_at(s, ERR_AXIS, c->spans[2], "lists are joined end to end, they have no axes");
   for (size_t i = own; i < n; i++) all += v[i].u.list->count;

@@ -145,7 +145,7 @@ static void refuse_code(Session *s, const Builtin *b, Span at) {
 }
 
 Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node) {
-  count_step(s, a->call);
+  if (!a->own) count_step(s, a->call); /* else it was, since from now on nothing may fail */
   bool script_only = in_code(s) && (b->flags & BI_SCRIPT);
   if (script_only && !(b->flags & BI_TEXT)) refuse_code(s, b, a->call);
   for (size_t i = 0; i < a->count && !(b->flags & BI_DEEP); i++)

@@ -5,7 +5,8 @@
  * are, if nothing else holds them (owned.h). Order: the value, then the expressions of the place
  * from left to right, each once, and only then is the place read and written; with `.=` the
  * expressions of the place come first. So no assignment inside of the place's own expressions is
- * lost.
+ * lost. Calls by the place of builtins that may change it where it is are a chain, with `.=` or
+ * written out: the place changes as a whole, or, if one of them fails, not at all.
  */
 #include <string.h>
 
@@ -40,6 +41,7 @@ typedef struct Place {
   Value base;   /* value of a root that is not a name */
   size_t mark;  /* of the pool, where the statement began */
   AstOp op;     /* NONE for `.=`: v is the new value */
+  bool open;    /* it is in an open buffer */
   bool changed; /* the value of the place was, already; `parts`: its owned_parts before */
   uint32_t parts;
   size_t count;
@@ -49,6 +51,21 @@ typedef struct Place {
   Field *field;
   size_t from;
 } Place;
+
+/* A call of a builtin that may change its first argument where it is. */
+typedef struct Link {
+  const Builtin *b;
+  Node *call;
+  Span at; /* of the first argument */
+  Args a;
+} Link;
+
+/* Calls, each the first argument of the next; `from` stands where the first one has the place. */
+typedef struct Chain {
+  size_t count;
+  Link *link;
+  Node *from;
+} Chain;
 
 static bool one_item(const Part *p) {
   return p->index.count == 1 && ast_is_expr(p->index.part[0].node);
@@ -81,24 +98,29 @@ static Field *open_buffer(const Place *p, Inst **inst, size_t *from) {
 
 /* v as what stands at the place, in an open buffer; with `more` as what is added to the value
  * there, which has `count` elements. */
-static Value fitted(const Place *p, Inst *inst, Field *f, size_t from, Value v, bool more,
-                    size_t count) {
+static Value fitted(const Place *p, Value v, bool more, size_t count) {
   Session *s = p->s;
-  size_t n = p->count - from, added;
+  size_t n = p->count - p->from, added;
   StateStep *step = ARENA_ARRAY(&s->scratch, StateStep, n + 1);
-  for (size_t k = from; k < p->count; k++) {
+  for (size_t k = p->from; k < p->count; k++) {
     const Part *part = &p->part[k];
     bool dot = part->node->kind == N_DOT;
-    step[k - from] =
+    step[k - p->from] =
         (StateStep){dot ? part->node->dot.name.name : NULL, dot ? v_unit() : part->index.part[0].v};
   }
-  if (!more || v.tag != V_LIST) return state_part_fitted(s, inst, f, n, step, v, p->st->span);
+  if (!more || v.tag != V_LIST)
+    return state_part_fitted(s, p->inst, p->field, n, step, v, p->st->span);
   Value *items = value_parts(s, v, &added);
   for (size_t i = 0; i < added; i++) {
     step[n] = (StateStep){NULL, v_int((int64_t)(count + i))};
-    items[i] = state_part_fitted(s, inst, f, n + 1, step, items[i], p->st->span);
+    items[i] = state_part_fitted(s, p->inst, p->field, n + 1, step, items[i], p->st->span);
   }
   return v_list(s, V_LIST, added, items);
+}
+
+/* Numbers in brackets become a tensor; in an open buffer its type says what they are. */
+static Value definite(const Place *p, Value v) {
+  return p->open ? v : bind_made_definite(p->s, v, p->st->span);
 }
 
 /* The value of a key of `old`, a dict, becomes part k of the place. The last part may add a key. */
@@ -112,7 +134,7 @@ static Value put_entry(const Place *p, size_t k, Value old, bool own) {
                      : dict_need(s, old.u.dict, key, part->index.part[0].node->span);
   Value was = slot ? *slot : v_unit();
   uint32_t before = k == p->count && p->changed ? p->parts : owned_parts(was);
-  Value v = bind_made_definite(s, put(p, k, was, own && slot && owned_alone(s, was)), p->st->span);
+  Value v = definite(p, put(p, k, was, own && slot && owned_alone(s, was)));
   if (!own) old = value_like(s, old, value_items(old, &(size_t){0}));
   if (slot)
     owned_item(old.u.o, dict_find(old.u.dict, key), v, before);
@@ -127,8 +149,7 @@ static Value put_item(const Place *p, size_t k, Value old, size_t i, bool own) {
   bool list = old.tag == V_LIST;
   Value *slot = list ? &old.u.list->items[i] : &old.u.rec->items[i];
   uint32_t before = k == p->count && p->changed ? p->parts : owned_parts(*slot);
-  Value v =
-      bind_made_definite(p->s, put(p, k, *slot, own && owned_alone(p->s, *slot)), p->st->span);
+  Value v = definite(p, put(p, k, *slot, own && owned_alone(p->s, *slot)));
   Value to = own    ? old
              : list ? v_list(p->s, V_LIST, old.u.list->count, old.u.list->items)
                     : v_record(p->s, old.u.rec->count, old.u.rec->names, old.u.rec->items);
@@ -149,7 +170,7 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
     Value v = op == AST_NONE ? p->v
                              : op_binary(s, op, old, p->v, st->span, st->assign.target->span,
                                          st->assign.value->span);
-    return p->field && !p->changed ? fitted(p, p->inst, p->field, p->from, v, false, 0) : v;
+    return p->field && !p->changed ? fitted(p, v, false, 0) : v;
   }
   const Part *part = &p->part[k];
   Span at = part->node->span;
@@ -195,6 +216,7 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
   bool own = kept && owned_alone(s, field->v);
   Value old = own || !reads ? field->v : state_read(s, inst, field, at);
   Place q = *p;
+  q.open = field->open;
   if (own && field->open) q.inst = inst, q.field = field, q.from = k;
   Value nv = reads ? put(&q, k, old, own) : p->v;
   bool changed = field->open && nv.tag == field->v.tag && v_counted(nv) && nv.u.o == field->v.u.o;
@@ -354,12 +376,13 @@ static Value *variable(Session *s, const Node *n) {
 
 /* Whether the place still holds the object v, with `alone`: and each object on the way to it is
  * held by the one before alone, as v is by the last. */
-static bool holds(const Place *p, Value v, bool alone) {
+static bool holds(Place *p, Value v, bool alone) {
+  if (p->s->frame->fixed || p->s->frame->code) return false; /* it may not be assigned */
   const Value *slot = variable(p->s, p->root);
-  Inst *inst;
   size_t from = 0;
-  Field *f = slot ? NULL : open_buffer(p, &inst, &from);
-  if (f) slot = &f->v;
+  p->field = slot ? NULL : open_buffer(p, &p->inst, &from);
+  p->from = from;
+  if (p->field) slot = &p->field->v;
   if (!slot || !v_counted(v)) return false;
   for (size_t k = from; k < p->count; k++) {
     const Part *part = &p->part[k];
@@ -368,131 +391,252 @@ static bool holds(const Place *p, Value v, bool alone) {
       slot =
           slot->tag == V_RECORD ? value_record_get(slot->u.rec, part->node->dot.name.name) : NULL;
     } else if (slot->tag == V_DICT) {
-      Value key = index_key(p->s, &part->index);
-      slot = key.tag == V_UNKNOWN ? NULL : dict_find(slot->u.dict, key);
+      const Value *key = one_item(part) ? &part->index.part[0].v : NULL;
+      slot = key && dict_is_key(*key) ? dict_find(slot->u.dict, *key) : NULL;
+    } else if (slot->tag == V_LIST && one_item(part) && part->index.part[0].v.tag == V_INT) {
+      const IndexPart *x = &part->index.part[0];
+      int64_t i = x->v.u.i + (index_from_end(x->node) ? (int64_t)slot->u.list->count : 0);
+      slot = i >= 0 && (size_t)i < slot->u.list->count ? &slot->u.list->items[i] : NULL;
     } else {
-      int64_t i =
-          one_item(part) && part->index.part[0].v.tag == V_INT ? part->index.part[0].v.u.i : -1;
-      bool inside = slot->tag == V_LIST && i >= 0 && (size_t)i < slot->u.list->count;
-      slot = inside ? &slot->u.list->items[i] : NULL;
+      return false;
     }
     if (!slot) return false;
   }
   return slot->tag == v.tag && slot->u.o == v.u.o && (!alone || owned_alone(p->s, v));
 }
 
-/* What stays on the pool while the statement looks who holds its place. */
-static void settle(const Place *p, size_t n, const Value *more) {
-  size_t k = n + 2;
+/* What stays on the pool while the statement looks who holds its place, besides x and what the
+ * links were given. */
+static void settle(const Place *p, const Chain *c, Value x) {
+  size_t k = 3;
+  for (size_t i = 0; c && i < c->count; i++) k += c->link[i].a.count;
   for (size_t i = 0; i < p->count; i++) k += 4 * p->part[i].index.count;
   Value *keep = ARENA_ARRAY(&p->s->scratch, Value, k);
   k = 0;
   keep[k++] = p->v;
   keep[k++] = p->base;
-  for (size_t i = 0; i < n; i++) keep[k++] = more[i];
+  keep[k++] = x;
+  for (size_t i = 0; c && i < c->count; i++)
+    for (size_t j = 1; j < c->link[i].a.count; j++) keep[k++] = c->link[i].a.v[j];
   for (size_t i = 0; i < p->count; i++)
     for (size_t j = 0; j < p->part[i].index.count; j++) {
-      const IndexPart *x = &p->part[i].index.part[j];
-      keep[k++] = x->v;
-      keep[k++] = x->lo;
-      keep[k++] = x->hi;
-      keep[k++] = x->step;
+      const IndexPart *at = &p->part[i].index.part[j];
+      keep[k++] = at->v;
+      keep[k++] = at->lo;
+      keep[k++] = at->hi;
+      keep[k++] = at->step;
     }
   owned_settle(p->s, p->mark, k, keep);
 }
 
-/* The value of `call`, of a builtin that may change its first argument where it is, by the present
- * value of the place: f(a) of `x .= f(a)`, or f(x, a) of `x = f(x, a)`. */
-static Value updated(Place *p, const Builtin *b, Node *call, bool first_given) {
+/* Whether reading e runs nothing, so that it may be read once more. */
+static bool plain(const Node *e) {
+  stack_check();
+  switch ((NodeKind)e->kind) {
+  case N_NAME:
+  case N_SELF:
+  case N_INT:
+  case N_BOOL: return true;
+  case N_DOT: return plain(e->dot.object);
+  case N_UNARY: return index_from_end(e);
+  case N_BINARY:
+    if (e->binary.op != AST_ADD && e->binary.op != AST_SUB && e->binary.op != AST_MUL) return false;
+    return plain(e->binary.left) && plain(e->binary.right);
+  case N_STRING:
+    for (uint32_t i = 0; i < e->string.count; i++)
+      if (e->string.items[i].hole) return false;
+    return true;
+  case N_TUPLE:
+    for (uint32_t i = 0; i < e->list.count; i++)
+      if (!plain(e->list.items[i])) return false;
+    return true;
+  case N_INDEX:
+    return plain(e->index.object) && e->index.items.count == 1 && plain(e->index.items.items[0]);
+  default: return false;
+  }
+}
+
+/* The value of e, which is plain and was read in this statement before. False: it is not simple to
+ * tell. Nothing fails, whatever the arguments have assigned since. */
+static bool peek(Session *s, Node *e, Value *v) {
+  stack_check();
+  Value a, b;
+  if (e->kind == N_DOT) {
+    if (!peek(s, e->dot.object, &a) || (a.tag != V_RECORD && a.tag != V_INST)) return false;
+    const Field *of = a.tag == V_INST ? model_field(a.u.inst, e->dot.name.name) : NULL;
+    const Value *f = a.tag == V_RECORD ? value_record_get(a.u.rec, e->dot.name.name)
+                     : of              ? &of->v
+                                       : NULL;
+    if (f) *v = *f;
+    return f && f->tag != V_PARAM;
+  }
+  if (e->kind == N_BINARY)
+    return peek(s, e->binary.left, &a) && peek(s, e->binary.right, &b) &&
+           known_op(e->binary.op, a, b, v);
+  if (e->kind == N_TUPLE) {
+    Value *items = ARENA_ARRAY(&s->scratch, Value, e->list.count + 1);
+    for (uint32_t i = 0; i < e->list.count; i++)
+      if (!peek(s, e->list.items[i], &items[i])) return false;
+    *v = v_list(s, V_TUPLE, e->list.count, items);
+    return true;
+  }
+  if (e->kind == N_INDEX) return false;
+  *v = eval_expr(s, e);
+  return true;
+}
+
+/* The expressions of a plain place, after the value of the statement. */
+static bool peek_place(Place *p) {
+  if (p->root->kind != N_NAME && !peek(p->s, p->root, &p->base)) return false;
+  for (size_t i = 0; i < p->count; i++) {
+    Node *n = p->part[i].node;
+    if (n->kind != N_INDEX) continue;
+    IndexPart *x = ARENA_NEW(&p->s->scratch, IndexPart);
+    *x = (IndexPart){.node = n->index.items.items[0]};
+    if (!peek(p->s, x->node, &x->v)) return false;
+    p->part[i].index = (Index){n, 1, x};
+  }
+  return true;
+}
+
+/* The first argument of a call, and the name that is called; NULL: there is none by position. */
+static Node *first_of(const Node *call, Name *called) {
+  const Node *c = call->call.callee;
+  *called = c->kind == N_DOT ? c->dot.name.name : c->kind == N_NAME ? c->name : NULL;
+  if (c->kind == N_DOT) return c->dot.object;
+  const Node *a = *called && call->call.args.count ? call->call.args.items[0] : NULL;
+  return a && !a->arg.name.name ? a->arg.value : NULL;
+}
+
+/* Whether the value of the statement is a chain of such builtins that begins with the place. */
+static APART bool chain_of(Session *s, const Node *st, Chain *c) {
+  Node *e = st->assign.value;
+  Name called;
+  size_t n = 0;
+  *c = (Chain){0};
+  if (st->assign.op != AST_NONE && st->assign.op != AST_UPDATE) return false;
+  for (; e && e->kind == N_CALL; n++) e = first_of(e, &called);
+  if (!e || !n) return false;
+  if (st->assign.op == AST_UPDATE ? e->kind != N_PLACE
+                                  : !ast_equal(e, st->assign.target) || !plain(e))
+    return false;
+  Link *l = ARENA_ARRAY(&s->scratch, Link, n);
+  e = st->assign.value;
+  for (size_t i = n; i-- > 0; l[i].at = e->span) {
+    l[i] = (Link){.call = e};
+    e = first_of(e, &called);
+    l[i].b = updater(s, called);
+    if (!l[i].b) return false;
+  }
+  *c = (Chain){.count = n, .link = l, .from = e};
+  return true;
+}
+
+/* Calls the links from `lo` to before `hi`, the first with x. Of two of them the second changes the
+ * result of the first, unless that has other holders, too. `own`: all of them change x. */
+static Value call_links(Place *p, Chain *c, size_t lo, size_t hi, Value x, bool own) {
   Session *s = p->s;
-  Node *c = call->call.callee;
-  NodeList rest = call->call.args;
-  Span at = c->kind == N_DOT ? c->dot.object->span : rest.items[0]->span;
-  if (first_given) rest.items++, rest.count--;
-  Value old = place_value(p);
-  Args a = eval_args(s, &rest, &old, at, call->span);
-  if (s->flow != FLOW_NEXT) return v_unit();
-  if (owned_on(s) && holds(p, old, false)) {
-    settle(p, a.count - 1, a.v + 1);
-    a.own = holds(p, old, true);
-    if (!a.own) a.v[0] = value_pool(s, old);
+  for (size_t i = lo; i < hi && own; i++) count_step(s, c->link[i].call->span);
+  for (size_t i = lo; i < hi; i++) {
+    Args *a = &c->link[i].a;
+    if (i && !own) settle(p, c, x); /* from now on the pool holds it once */
+    a->v[0] = x;
+    a->own = own || (i && owned_alone(s, x));
+    if (a->own && !own) count_step(s, c->link[i].call->span);
+    fail_running_at(s, c->link[i].call->span);
+    x = builtin_call(s, c->link[i].b, a, c->link[i].call);
   }
-  Inst *inst;
-  size_t from;
-  Field *f = a.own ? open_buffer(p, &inst, &from) : NULL;
-  bool fits = old.tag == V_LIST || (old.tag == V_DICT && !(b->flags & BI_LIST));
-  bool grows = f && fits && (b->flags & BI_GROWS);
-  if (f && !grows && !(b->flags & BI_LOSES)) { /* its result is looked at as a whole */
-    a.own = false;
-    a.v[0] = value_pool(s, old);
+  return x;
+}
+
+/* The same for `old`, which an open buffer alone holds: only what is added is looked at, and before
+ * anything changes. */
+static Value call_links_open(Place *p, Chain *c, const Sure *m, Value old) {
+  Session *s = p->s;
+  Value *more = ARENA_ARRAY(&s->scratch, Value, c->count);
+  size_t n, at = m->count - m->fresh; /* where, in the end, the added begin */
+  for (size_t i = 0; i < c->count; i++) count_step(s, c->link[i].call->span);
+  for (size_t i = 0; i < c->count; i++) {
+    Link *l = &c->link[i];
+    if (!(l->b->flags & BI_GROWS)) continue;
+    l->a.own = true; /* its step is counted */
+    l->a.v[0] = old.tag == V_DICT ? v_dict_room(s, 0) : v_list(s, V_LIST, 0, NULL);
+    fail_running_at(s, l->call->span);
+    more[i] = fitted(p, builtin_call(s, l->b, &l->a, l->call), true, at);
+    value_items(more[i], &n);
+    at += n;
   }
-  p->changed = a.own;
-  p->parts = owned_parts(old);
-  if (!s->stage) fail_running_at(s, call->span);
-  if (!grows) return builtin_call(s, b, &a, call);
-  a.own = false;
-  a.v[0] = old.tag == V_DICT ? v_dict_room(s, 0) : v_list(s, V_LIST, 0, NULL);
-  size_t count;
-  value_items(old, &count);
-  Value added = builtin_call(s, b, &a, call);
-  owned_grow(s, old, fitted(p, inst, f, from, added, true, count));
+  for (size_t i = 0; i < c->count; i++) {
+    Link *l = &c->link[i];
+    l->a.v[0] = old;
+    l->a.own = true;
+    if (l->b->flags & BI_GROWS)
+      owned_grow(s, old, more[i]);
+    else
+      builtin_call(s, l->b, &l->a, l->call);
+  }
   return old;
 }
 
-/* Whether reading the place runs nothing: a name, or fields of one. */
-static bool plain(const Node *n) {
-  while (n->kind == N_DOT) n = n->dot.object;
-  return n->kind == N_NAME;
-}
-
-/* `x = f(x, a)` and `x = x.f(a)` of such a builtin: it, and where x stands. */
-static APART const Builtin *update_written_out(Session *s, const Node *st, bool *first_given) {
-  const Node *call = st->assign.value, *x = st->assign.target;
-  if (st->assign.op != AST_NONE || call->kind != N_CALL || !plain(x)) return NULL;
-  const Node *c = call->call.callee;
-  *first_given = c->kind == N_NAME;
-  if (c->kind == N_DOT) return ast_equal(c->dot.object, x) ? updater(s, c->dot.name.name) : NULL;
-  const Node *first = call->call.args.count ? call->call.args.items[0] : NULL;
-  if (!first || first->arg.name.name || !ast_equal(first->arg.value, x)) return NULL;
-  return c->kind == N_NAME ? updater(s, c->name) : NULL;
-}
-
-/* `x .= f(a)` of such a builtin. */
-static const Builtin *update_by(Session *s, const Node *st) {
-  const Node *value = st->assign.value, *c = value->kind == N_CALL ? value->call.callee : NULL;
-  bool direct = c && c->kind == N_DOT && c->dot.object->kind == N_PLACE;
-  return direct ? updater(s, c->dot.name.name) : NULL;
-}
-
-static Value update(Place *p) {
+/* The value of the statement, by the place as it is before the links are called. */
+static Value chain_by(Place *p, Value old) {
   Session *s = p->s;
-  Node *value = p->st->assign.value;
-  const Node *c = value->kind == N_CALL ? value->call.callee : NULL;
-  const Builtin *b = update_by(s, p->st);
-  if (b) {
-    Value x = place_value(p);
-    bool own = x.tag == V_RECORD && value_record_get(x.u.rec, c->dot.name.name);
-    if (x.tag != V_INST && x.tag != V_MODULE && x.tag != V_UNKNOWN && !own)
-      return updated(p, b, value, false);
-  }
   const Value *before = s->place;
-  Value old = place_value(p);
   s->place = &old;
-  Value v = eval_expr(s, value);
+  Value v = eval_expr(s, p->st->assign.value);
   s->place = before;
   return v;
 }
 
+/* The value of a chain. As long as it is sure that no link fails, and so nobody could see the place
+ * changed by a part of the chain, links wait until the arguments of all are evaluated. */
+static APART Value chain_value(Place *p, Chain *c) {
+  Session *s = p->s;
+  bool update = p->st->assign.op == AST_UPDATE, waits = true;
+  Value old = update ? place_value(p) : eval_expr(s, c->from), x = old;
+  if ((old.tag != V_LIST && old.tag != V_DICT) || old.u.o->params) return chain_by(p, old);
+  Sure m = owned_sure_of(old);
+  for (size_t i = 0; i < c->count; i++) {
+    Link *l = &c->link[i];
+    NodeList rest = l->call->call.args;
+    if (l->call->call.callee->kind == N_NAME) rest.items++, rest.count--;
+    l->a = eval_args(s, &rest, &x, l->at, l->call->span);
+    if (s->flow != FLOW_NEXT) return v_unit();
+    if (!waits) x = l->a.v[0]; /* its params may have been written */
+    if (waits) owned_sure(s, &m, l->b, &l->a);
+    if (waits && (m.sure || i + 1 == c->count)) continue;
+    x = call_links(p, c, waits ? 0 : i, i + 1, x, false);
+    waits = false;
+  }
+  if (!waits) return x;
+  bool own = owned_on(s) && (update || peek_place(p)) && holds(p, old, false);
+  if (own) {
+    settle(p, c, v_unit());
+    bool all = m.sure || c->count == 1; /* or a link could fail when one before has changed it */
+    own = all && holds(p, old, true) && (!p->field || (m.sure && !m.mixed));
+    if (!own) value_pool(s, old); /* the result for an open buffer is looked at as a whole */
+  }
+  if (!own) {
+    p->field = NULL;
+    return call_links(p, c, 0, c->count, old, false);
+  }
+  if (m.sure) owned_room(s, old, m.most - m.before);
+  p->changed = true;
+  p->parts = owned_parts(old);
+  return p->field ? call_links_open(p, c, &m, old) : call_links(p, c, 0, c->count, old, true);
+}
+
 /* `x .= f(a)` of a variable of script and a builtin of two parameters that may change x where it
  * is. True: it has; else *v is the new value, unless *done stays false: nothing was evaluated. */
-static APART bool update_variable(Session *s, Node *st, const Builtin *b, bool first_given,
-                                  size_t mark, Value *v, bool *done) {
-  Node *call = st->assign.value, *a;
+static APART bool update_variable(Session *s, Node *st, const Link *l, size_t mark, Value *v,
+                                  bool *done) {
+  const Builtin *b = l->b;
+  Node *call = l->call, *a;
   NodeList *args = &call->call.args;
-  uint32_t k = first_given;
+  uint32_t k = call->call.callee->kind == N_NAME;
   Value *slot = variable(s, st->assign.target);
   *done = false;
-  if (!slot || !v_counted(*slot) || slot->tag == V_INST || slot->tag == V_RECORD) return false;
+  if (!slot || (slot->tag != V_LIST && slot->tag != V_DICT)) return false;
   if (args->count != k + 1 || builtin_sig(s, b)->count != 2) return false;
   a = args->items[k];
   if (a->arg.name.name || s->frame->fixed || s->frame->code) return false;
@@ -546,10 +690,8 @@ static bool assign_number(Session *s, Node *st, Value v) {
 }
 
 /* What follows the value v of the right side: the place. With `.=` the value is not evaluated yet,
- * unless `done`, nor if it is a call of `by` that may change the place. The statement began at
- * `mark`. */
-static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, const Builtin *by,
-                         bool first_given) {
+ * unless `done`, nor if it is a chain. The statement began at `mark`. */
+static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, Chain *chain) {
   Place place = {.s = s, .st = st, .root = st->assign.target, .v = v};
   Place *p = &place;
   for (Node **r = &p->root; (*r)->kind == N_DOT || (*r)->kind == N_INDEX; p->count++)
@@ -560,18 +702,13 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
     p->part[i] = (Part){.node = n};
   p->op = st->assign.op == AST_UPDATE ? AST_NONE : st->assign.op;
   p->mark = mark;
-  if (st->assign.op == AST_UPDATE && !done) {
-    if (!eval_place(p)) return eval_take_flow(s);
-    p->v = update(p);
-    if (s->flow == FLOW_NEXT && owned_on(s)) settle(p, 0, NULL);
-  } else if (by) {
-    p->v = updated(p, by, st->assign.value, first_given);
-  } else {
-    eval_place(p);
-    bool looks = p->count || (p->op == AST_ADD && v.tag == V_STR);
-    if (s->flow == FLOW_NEXT && looks && owned_on(s)) settle(p, 0, NULL);
-  }
+  bool first = st->assign.op == AST_UPDATE && !done;
+  if (first && !eval_place(p)) return eval_take_flow(s);
+  if (chain || first) p->v = chain ? chain_value(p, chain) : chain_by(p, place_value(p));
+  if (s->flow == FLOW_NEXT && !first) eval_place(p);
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
+  bool looks = p->count || first || (p->op == AST_ADD && v.tag == V_STR);
+  if (looks && owned_on(s)) settle(p, NULL, v_unit());
   if (p->root->kind == N_NAME)
     assign_name(p);
   else if (!assign_instance(p, p->base) && p->base.tag != V_UNKNOWN)
@@ -581,18 +718,18 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
 
 Flow eval_assign(Session *s, Node *st) {
   size_t mark = mem_pool_mark(&s->mem);
-  const Builtin *by = NULL;
-  bool first_given = false, done = false, update = st->assign.op == AST_UPDATE;
+  Chain c;
+  bool chain = st->assign.value->kind == N_CALL && owned_on(s) && chain_of(s, st, &c);
+  bool done = false;
   Value v = v_unit();
-  if (st->assign.value->kind == N_CALL && owned_on(s)) {
-    by = update ? update_by(s, st) : update_written_out(s, st, &first_given);
-    if (by && update_variable(s, st, by, first_given, mark, &v, &done)) return FLOW_NEXT;
-    if (done || (!update && !first_given)) by = NULL; /* r = r.push(1) may be a field: rule 9 */
+  if (chain && c.count == 1) {
+    if (update_variable(s, st, &c.link[0], mark, &v, &done)) return FLOW_NEXT;
+    chain = !done;
   }
-  if (!update && !by && !done) {
+  if (!chain && !done && st->assign.op != AST_UPDATE) {
     v = eval_expr(s, st->assign.value);
     if (s->flow == FLOW_NEXT && assign_number(s, st, v)) return FLOW_NEXT;
   }
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
-  return assign(s, st, v, mark, done, by, first_given);
+  return assign(s, st, v, mark, done, chain ? &c : NULL);
 }

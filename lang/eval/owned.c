@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "graph/opcode.h"
+#include "lang/builtin/builtin_fn.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/lang.h"
@@ -52,12 +53,22 @@ void owned_item(Obj *of, Value *slot, Value v, uint32_t before) {
   value_set(slot, v);
 }
 
+static void list_room(Session *s, List *l, size_t n) {
+  if (l->cap - l->count >= n) return;
+  size_t cap = l->count + n < 8 ? 8 : l->count + n < 2 * l->cap ? 2 * l->cap : l->count + n;
+  l->items = mem_need(&s->mem, l->items, l->cap * sizeof(Value), cap * sizeof(Value));
+  l->cap = cap;
+}
+
+void owned_room(Session *s, Value v, size_t n) {
+  if (v.tag == V_LIST)
+    list_room(s, v.u.list, n);
+  else
+    dict_room(s, v.u.dict, n);
+}
+
 void owned_push(Session *s, List *l, size_t n, const Value *v) {
-  if (l->cap - l->count < n) {
-    size_t cap = l->count + n < 8 ? 8 : l->count + n < 2 * l->cap ? 2 * l->cap : l->count + n;
-    l->items = mem_need(&s->mem, l->items, l->cap * sizeof(Value), cap * sizeof(Value));
-    l->cap = cap;
-  }
+  list_room(s, l, n);
   for (size_t i = 0; i < n; i++) {
     value_retain(v[i]);
     l->items[l->count++] = v[i];
@@ -102,6 +113,69 @@ Value owned_text(Session *s, Value text, const StrObj *more) {
   t->n += more->n;
   t->chars += more->chars;
   return text;
+}
+
+/* ---- calls that do not fail */
+
+Sure owned_sure_of(Value v) {
+  size_t n = v.tag == V_LIST ? v.u.list->count : 0;
+  return (Sure){.v = v, .before = n, .count = n, .most = n, .sure = true};
+}
+
+static bool sure_of_list(Sure *m, const Builtin *b, const Args *a) {
+  const Value *v = a->v;
+  size_t n;
+  if (b->fn == bi_push || b->fn == bi_concat) {
+    size_t more = b->fn == bi_push;
+    if (more ? a->count != 2 : a->count < 2 || m->v.u.list->weak || !m->count) return false;
+    for (size_t i = 1; i < a->count && !more; more += n, i++)
+      if (v[i].tag != V_LIST)
+        return false;
+      else
+        value_items(v[i], &n);
+    m->count += more;
+    m->fresh += more;
+  } else if (b->fn == bi_pop) {
+    if (a->count != 1 || !m->count) return false;
+    m->mixed |= m->fresh > 0;
+    m->fresh -= m->fresh > 0;
+    m->count--;
+  } else {
+    bool in = b->fn == bi_insert;
+    if ((!in && b->fn != bi_remove_at) || a->count != (in ? 3 : 2)) return false;
+    if (v[1].tag != V_INT || v[1].u.i < 0 || (uint64_t)v[1].u.i >= m->count + in) return false;
+    m->mixed |= in || (uint64_t)v[1].u.i >= m->count - m->fresh;
+    m->count = in ? m->count + 1 : m->count - 1;
+  }
+  if (m->count > m->most) m->most = m->count;
+  return true;
+}
+
+static bool sure_of_dict(Session *s, Sure *m, const Builtin *b, const Args *a) {
+  if (a->count != 2) return false;
+  Value v = a->v[1];
+  if (b->fn == bi_merge || b->fn == bi_add) {
+    if (b->fn == bi_merge ? v.tag != V_DICT : !dict_is_key(v) || !value_bounded(s, m->v))
+      return false;
+    m->mixed |= m->fresh > 0;
+    m->fresh += b->fn == bi_merge ? v.u.dict->count : 1;
+    m->most = m->fresh;
+    return true;
+  }
+  if (b->fn != bi_remove_key || !dict_is_key(v) || !dict_find(m->v.u.dict, v)) return false;
+  for (size_t i = 0; i < m->gone_n; i++)
+    if (value_same(m->gone[i], v)) return false;
+  VEC_PUSH(&s->scratch, m->gone, m->gone_n, m->gone_cap, v);
+  m->mixed |= m->fresh > 0;
+  return true;
+}
+
+void owned_sure(Session *s, Sure *m, const Builtin *b, const Args *a) {
+  for (size_t i = 1; i < a->count; i++) {
+    Value v = a->v[i]; /* what has params changes when they are written */
+    m->sure &= !a->names[i] && v.tag != V_PARAM && !(v_counted(v) && v.u.o->params);
+  }
+  m->sure = m->sure && (m->v.tag == V_LIST ? sure_of_list(m, b, a) : sure_of_dict(s, m, b, a));
 }
 
 /* ---- elements of tensors */

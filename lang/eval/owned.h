@@ -2,6 +2,7 @@
 #ifndef CKL_LANG_EVAL_OWNED_H
 #define CKL_LANG_EVAL_OWNED_H
 
+#include "lang/builtin/builtin.h"
 #include "lang/eval/index.h"
 
 /* Whether values change in place: in script, unless CKL_IN_PLACE=0. */
@@ -19,6 +20,21 @@ uint32_t owned_parts(Value v);
 void owned_lose(Obj *of, uint32_t parts);
 /* *slot of the owned list or record `of` becomes v; `before`: owned_parts of what stood there. */
 void owned_item(Obj *of, Value *slot, Value v, uint32_t before);
+/* What is known of a list or dict after calls of builtins that may change it where it is. */
+typedef struct Sure {
+  Value v;              /* before them */
+  size_t before, count; /* items of a list, before and after */
+  size_t most;          /* as many as there can be at once; of a dict, as many more */
+  size_t fresh;         /* last items, or entries, that were added */
+  size_t gone_n, gone_cap;
+  Value *gone;      /* keys of a dict that were removed */
+  bool sure, mixed; /* no call fails; what one adds another loses, replaces, or it is in between */
+} Sure;
+Sure owned_sure_of(Value v);
+/* One more call, of b with these arguments but the first. */
+void owned_sure(Session *s, Sure *m, const Builtin *b, const Args *a);
+/* Makes room for n more items of an owned list, or entries of a dict. */
+void owned_room(Session *s, Value v, size_t n);
 /* Appends n values to an owned list, each in amortised constant time. Throws before anything is
  * changed. */
 void owned_push(Session *s, List *l, size_t n, const Value *v);

@@ -127,9 +127,11 @@ static size_t place_of(const Dict *d, Value key, uint32_t hash) {
   return SIZE_MAX;
 }
 
-static void enter(DictSlot *slot, size_t slots, uint32_t hash, size_t at) {
+/* Entry `at` of `keys`, whose key is new, gets the first slot that is free or of a removed entry: a
+ * key that comes and goes would fill the table else. */
+static void enter(DictSlot *slot, size_t slots, const Value *keys, uint32_t hash, size_t at) {
   size_t mask = slots - 1, i = hash & mask;
-  while (slot[i].at) i = (i + 1) & mask;
+  while (slot[i].at && keys[slot[i].at - 1].tag != V_UNIT) i = (i + 1) & mask;
   slot[i] = (DictSlot){hash, (uint32_t)at + 1};
 }
 
@@ -167,7 +169,7 @@ void dict_pack(Dict *d) {
   }
   d->used = d->count;
   memset(d->slot, 0, d->slots * sizeof(DictSlot));
-  for (size_t i = 0; i < d->used; i++) enter(d->slot, d->slots, d->hashes[i], i);
+  for (size_t i = 0; i < d->used; i++) enter(d->slot, d->slots, d->keys, d->hashes[i], i);
 }
 
 /* Room for `cap` entries, at least those that there are. */
@@ -191,11 +193,16 @@ static void grow(Session *s, Dict *d, size_t cap) {
     memcpy(d->hashes, old.hashes, old.used * sizeof(uint32_t));
   }
   memset(slot, 0, slots * sizeof(DictSlot));
-  for (size_t i = 0; i < d->used; i++) enter(slot, slots, d->hashes[i], i);
+  for (size_t i = 0; i < d->used; i++) enter(slot, slots, d->keys, d->hashes[i], i);
   d->slot = slot;
   d->slots = slots;
   mem_free(&s->mem, old.keys, block(old.cap));
   mem_free(&s->mem, old.slot, old.slots * sizeof(DictSlot));
+}
+
+void dict_room(Session *s, Dict *d, size_t n) {
+  size_t twice = 2 * d->cap > 4 ? 2 * d->cap : 4;
+  if (d->cap - d->used < n) grow(s, d, d->count + n > twice ? d->count + n : twice);
 }
 
 Value *dict_find(const Dict *d, Value key) {
@@ -238,7 +245,7 @@ void dict_put(Session *s, Dict *d, Value key, Value v) {
   d->keys[d->used] = key;
   d->items[d->used] = v;
   d->hashes[d->used] = hash;
-  enter(d->slot, d->slots, hash, d->used);
+  enter(d->slot, d->slots, d->keys, hash, d->used);
   d->used++;
   d->count++;
 }

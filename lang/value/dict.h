@@ -4,8 +4,8 @@
 
 #include "lang/lang.h"
 
-/* Where an entry with this hash stands, + 1; 0: free. Never removed: a removed entry stays in
- * `keys` as unit, so that a search goes on behind it. */
+/* Where an entry with this hash stands, + 1; 0: free. A removed entry stays in `keys` as unit, so
+ * that a search goes on behind it, until a new entry takes its slot. */
 typedef struct DictSlot {
   uint32_t hash, at;
 } DictSlot;
@@ -36,6 +36,8 @@ Value v_dict_room(Session *s, size_t n);
 Value *dict_find(const Dict *d, Value key);
 /* The same; without the key an error that names it and one that is meant. */
 Value *dict_need(Session *s, const Dict *d, Value key, Span at);
+/* Makes room for n more entries, in amortised constant time. */
+void dict_room(Session *s, Dict *d, size_t n);
 /* Sets the value of a key, which may be new. Nothing is changed if it throws. */
 void dict_put(Session *s, Dict *d, Value key, Value v);
 /* Removes a key that is there. */

@@ -124,6 +124,25 @@ says out '(-1, -1, 0)' 'as it should'
 sed 's/^  var i = 0/  let ys = xs\n  xs[0] = len(ys)\n&/' once.ckl >twice.ckl
 gives 1 'two do not fit' timeout 60 "$ckl" run --memory=12MB twice.ckl
 says err 'mem-1' 'there would be two'
+cat >places.ckl <<'END'
+var k = 0
+proc run() {
+  var r = (xs = list(), n = 0)
+  for i in 0..400000 { r.xs = push(r.xs, i) }
+  for i in 0..1000 { r.xs = r.xs.push(i).pop().remove_at(400000 - 1).push(i) }
+  var d = ["a": r.xs]
+  r = (xs = list(), n = 0)
+  for i in 0..1000 { d["a"] = d["a"].push(i).concat(list(i, i)).pop() }
+  var rows = list(d["a"])
+  d = [:]
+  for i in 0..1000 { rows[k + 1 - 1] = push(pop(rows[k + 1 - 1]), len(rows[0])) }
+  for i in 0..1000 { rows[-1] .= pop().push(i) }
+  (len(rows[0]), rows[0][-1])
+}
+print(run())
+END
+gives 0 'a place that is written out changes where it is' timeout 60 "$ckl" run --memory=12MB places.ckl
+says out '(402000, 999)' 'as it should'
 cat >buffer.ckl <<'END'
 model Counts() { buffer n: f64[1000000] = zeros([1000000], dtype = f64) }
 let c = Counts()
