@@ -198,6 +198,12 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
   fail_at(s, ERR_ASSIGN, at, "a part of %s cannot be assigned", value_type_text(s, old));
 }
 
+/* Elements of a param, whose index is part k, change where they are. False: nothing was done. */
+static bool put_param(const Place *p, Param *q, size_t k) {
+  return k + 1 == p->count && p->part[k].node->kind == N_INDEX &&
+         owned_param(p->s, q, &p->part[k].index, p->op, p->v, p->st->span);
+}
+
 /* Assigns to field f of inst, or, below it, to the parts from k on. */
 static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) {
   Session *s = p->s;
@@ -212,6 +218,8 @@ static void assign_field(const Place *p, Inst *inst, Name f, size_t k, Span at) 
               "`%s` is a %s of `%s` and stays as it is", f,
               field->kind == FIELD_ARG ? "constructor argument" : "`let`", inst->model->name);
   bool reads = k < p->count || p->op != AST_NONE;
+  if (field->kind == FIELD_PARAM && field->v.tag == V_PARAM && put_param(p, field->v.u.p, k))
+    return;
   bool kept = field->kind == FIELD_BUFFER && (field->open || field->v.tag == V_TENSOR);
   bool own = kept && owned_alone(s, field->v);
   Value old = own || !reads ? field->v : state_read(s, inst, field, at);
@@ -274,6 +282,7 @@ static bool assign_instance(const Place *p, Value cur) {
 
 static void assign_param(const Place *p, Param *q) {
   Session *s = p->s;
+  if (put_param(p, q, 0)) return;
   bool reads = p->count || p->op != AST_NONE;
   Value nv = put(p, 0, reads ? param_read(s, q, p->root->span) : v_unit(), false);
   param_write(s, q, nv, p->st->span);

@@ -14,9 +14,11 @@
 #include "graph/opcode.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/eval/op_run.h"
+#include "lang/eval/operands.h"
 #include "lang/eval/ops.h"
 #include "lang/lang.h"
 #include "lang/value/dict.h"
+#include "runtime/reference/ref.h"
 
 /* ---- who holds a value */
 
@@ -182,11 +184,9 @@ void owned_sure(Session *s, Sure *m, const Builtin *b, const Args *a) {
 
 /* The only tensor of its bytes, each element in a place of its own, which nobody else holds and no
  * gradient needs. */
-static Tensor *own_tensor(Value x) {
-  if (x.tag != V_TENSOR || x.u.t->node) return NULL;
-  Tensor *t = x.u.t->t;
+static bool own_tensor(const Tensor *t) {
   bool alone = t->rc == 1 && t->store->rc == 1 && !t->store->foreign_free;
-  return alone && t->store->dev == DEV_CPU && tn_is_contiguous(t) ? t : NULL;
+  return alone && t->store->dev == DEV_CPU && tn_is_contiguous(t);
 }
 
 /* An int of script: a number, or a tensor of rank 0 that no gradient can need. */
@@ -302,10 +302,82 @@ static bool stretches(const Tensor *x, const Region *r) {
   return lead >= 0;
 }
 
-bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
-  Tensor *t = own_tensor(x);
+/* Whether v becomes a tensor of that dtype without an error. */
+static bool becomes(Value v, DType d) {
+  if (v.tag == V_INT) return dt_float(d) || d == DT_I64;
+  if (v.tag == V_FLOAT) return dt_float(d);
+  return v.tag == V_TENSOR && !v.u.t->node && v.u.t->t->dtype == d &&
+         v.u.t->t->store->dev == DEV_CPU;
+}
+
+/* A tensor of rank 1 or more that indexes an axis, as i64. False: p is no such index. */
+static bool index_of(Session *s, const IndexPart *p, Value *v) {
+  if (!ast_is_expr(p->node)) return false;
+  bool ints = v_is_weak_list(p->v);
+  for (size_t i = 0; ints && i < p->v.u.list->count; i++) ints = p->v.u.list->items[i].tag == V_INT;
+  if (!ints && (p->v.tag != V_TENSOR || !p->v.u.t->t->rank || !dt_int(p->v.u.t->t->dtype) ||
+                p->v.u.t->t->store->dev != DEV_CPU))
+    return false;
+  *v =
+      ints ? op_as_tensor(s, p->v, DT_I64, p->node->span) : op_cast(s, p->v, DT_I64, p->node->span);
+  return v->tag == V_TENSOR;
+}
+
+/* t[index] op= v, where neighbours among the indices are tensors, of one shape, before them stand
+ * ints, and behind them what region_of takes. */
+static bool put_at(Session *s, Tensor *t, const Index *index, AstOp op, Value v, Span at) {
   Region r;
-  if (!t || s->modes.anomaly || !region_of(t, index, &r)) return false;
+  Index rest = {index->node, index->count, ARENA_ARRAY(&s->scratch, IndexPart, index->count)};
+  Tensor *idx[CKL_MAX_RANK];
+  int k = 0, first = 0;
+  if (index->count > (size_t)t->rank || (op == AST_SUB && t->dtype == DT_BOOL)) return false;
+  if (!becomes(v, t->dtype) || (op != AST_NONE && op != AST_ADD && op != AST_SUB)) return false;
+  for (size_t i = 0; i < index->count; i++) {
+    Value at_axis;
+    int64_t one;
+    rest.part[i] = index->part[i];
+    if (index_of(s, &index->part[i], &at_axis)) {
+      if (!k) first = (int)i;
+      if (first + k != (int)i) return false;
+      idx[k++] = at_axis.u.t->t;
+      rest.part[i].v = v_int(0);
+      if (idx[k - 1]->rank != idx[0]->rank ||
+          memcmp(idx[k - 1]->dim, idx[0]->dim, (size_t)idx[0]->rank * sizeof(int64_t)) != 0)
+        return false;
+    } else if (!k && (!ast_is_expr(index->part[i].node) || !int_of(index->part[i].v, &one))) {
+      return false;
+    }
+  }
+  if (!k || !region_of(t, &rest, &r)) return false;
+  /* the axes of the indices before those of the region; below, the shape of the place */
+  int rank = idx[0]->rank + r.rank;
+  int64_t dim[2 * CKL_MAX_RANK], stride[2 * CKL_MAX_RANK];
+  if (rank > CKL_MAX_RANK) return false;
+  Region all = {.rank = rank};
+  memcpy(all.dim, idx[0]->dim, (size_t)idx[0]->rank * sizeof *dim);
+  memcpy(all.dim + idx[0]->rank, r.dim, (size_t)r.rank * sizeof *dim);
+  memcpy(dim, t->dim + first, (size_t)k * sizeof *dim);
+  memcpy(stride, t->stride + first, (size_t)k * sizeof *dim);
+  memcpy(dim + k, r.dim, (size_t)r.rank * sizeof *dim);
+  memcpy(stride + k, r.stride, (size_t)r.rank * sizeof *dim);
+  if (v.tag == V_TENSOR && !stretches(v.u.t->t, &all)) return false;
+  Value nv = op_as_tensor(s, v, t->dtype, at);
+  if (op == AST_SUB) nv = op_unary(s, OP_NEG, nv, at);
+  Dim to[CKL_MAX_RANK];
+  for (int i = 0; i < rank; i++) to[i] = dim_const(op_dims_of(s), all.dim[i]);
+  nv = op_broadcast(s, nv, rank, to, at);
+  if (nv.tag != V_TENSOR || nv.u.t->node) return false;
+  Ref ref = {.mem = &s->mem, .interrupt = &s->kernel.stop};
+  Tensor *view = tn_view(&s->mem, t, k + r.rank, dim, stride, r.offset);
+  bool done = view && ref_put_in(&ref, view, nv.u.t->t, k, idx, op != AST_NONE);
+  tn_unref(view);
+  return done;
+}
+
+static bool elements(Session *s, Tensor *t, const Index *index, AstOp op, Value v, Span at) {
+  Region r;
+  if (!own_tensor(t) || s->modes.anomaly) return false;
+  if (!region_of(t, index, &r)) return put_at(s, t, index, op, v, at);
   if (!r.rank &&
       one_number(t->dtype, (char *)t->store->data + dt_size(t->dtype) * (size_t)r.offset, op, v))
     return true;
@@ -319,6 +391,7 @@ bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, 
     return false;
   Value nv = op_as_tensor(s, v, t->dtype, at);
   if (nv.tag != V_TENSOR || nv.u.t->node || nv.u.t->t->dtype != t->dtype) return false;
+  if (!stretches(nv.u.t->t, &r)) return false;
   if (op != AST_NONE) {
     Tensor *part = tn_view(&s->mem, t, r.rank, r.dim, r.stride, r.offset), *copy = NULL;
     if (part) copy = tn_copy(&s->mem, part, DEV_CPU);
@@ -327,7 +400,18 @@ bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, 
     nv = op_binary(s, sums ? AST_ADD : op, v_tensor(s, copy), nv, at, index->node->span, at);
     if (nv.tag != V_TENSOR || nv.u.t->t->dtype != t->dtype) return false;
   }
-  if (!stretches(nv.u.t->t, &r)) return false;
   write_region(t, &r, nv.u.t->t);
+  return true;
+}
+
+bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
+  return x.tag == V_TENSOR && !x.u.t->node && elements(s, x.u.t->t, index, op, v, at);
+}
+
+bool owned_param(Session *s, Param *p, const Index *index, AstOp op, Value v, Span at) {
+  if (!owned_on(s) || p->overlay.tag) return false;
+  operands_hold(s, p);
+  if (!elements(s, p->t, index, op, v, at)) return false;
+  p->version++;
   return true;
 }

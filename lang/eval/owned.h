@@ -50,5 +50,7 @@ Value owned_text(Session *s, Value text, const StrObj *more);
 /* x[index] op= v in the tensor x, which its place alone holds. False: nothing was done; the way by
  * a copy (op_index_put) is for all cases, and files the errors. */
 bool owned_elements(Session *s, Value x, const Index *index, AstOp op, Value v, Span at);
+/* The same for a param, whose value nothing but it holds. */
+bool owned_param(Session *s, Param *p, const Index *index, AstOp op, Value v, Span at);
 
 #endif

@@ -47,6 +47,8 @@ Tensor *ref_concat(Ref *r, int n, Tensor *const *x, int axis);
 Tensor *ref_take(Ref *r, const Tensor *x, int axis, int k, Tensor *const *idx);
 Tensor *ref_put(Ref *r, const Tensor *x, const Tensor *upd, int axis, int k, Tensor *const *idx,
                 bool add);
+/* The same for the leading axes, in x itself, a view of any strides. If it fails, x stays. */
+bool ref_put_in(Ref *r, Tensor *x, const Tensor *upd, int k, Tensor *const *idx, bool add);
 Tensor *ref_gather(Ref *r, const Tensor *x, const Tensor *idx, int axis);
 Tensor *ref_scatter(Ref *r, const Tensor *x, const Tensor *idx, const Tensor *upd, int axis,
                     bool add);

@@ -205,6 +205,54 @@ Tensor *ref_put(Ref *r, const Tensor *x, const Tensor *upd, int axis, int k, Ten
   return out;
 }
 
+bool ref_put_in(Ref *r, Tensor *x, const Tensor *upd, int k, Tensor *const *idx, bool add) {
+  int64_t m = tn_count(idx[0]);
+  int tail = x->rank - k, size = (int)dt_size(x->dtype);
+  DType dt = x->dtype;
+  if (add && dt == DT_BOOL) return ref_fail(r, REF_VALUE, "put_add is not defined for bool");
+  int64_t *place = places(r, 0, k, idx, x->dim, x->stride);
+  if (!place) return false;
+  const int64_t *dim = x->dim + k, *stride = x->stride + k;
+  int64_t inner = tn_product(tail, dim), at[CKL_MAX_RANK] = {0};
+  Walk w;
+  Buf buf;
+  ref_walk(&w, upd);
+  for (int64_t i = 0; i < m && inner == 1; i += CHUNK) { /* one element at each place */
+    int64_t n = m - i < CHUNK ? m - i : CHUNK;
+    const char *p = ref_next(&w, n, &buf);
+    for (int64_t j = 0; j < n; j++, p += size) {
+      char *dst = (char *)tn_data(x) + place[i + j] * size;
+      if (add)
+        add_run(dt, dst, p, 1);
+      else
+        copy_one(dst, p, size);
+    }
+  }
+  int64_t run = tail && stride[tail - 1] == 1 ? dim[tail - 1] : 1, left = inner / (run ? run : 1);
+  int outer = run == 1 ? tail : tail - 1;
+  for (int64_t i = 0; i < m && inner > 1; i++) {
+    char *dst = (char *)tn_data(x) + place[i] * size;
+    for (int64_t j = 0; j < left; j++) {
+      for (int64_t c = 0; c < run; c += CHUNK) {
+        int64_t n = run - c < CHUNK ? run - c : CHUNK;
+        const char *p = ref_next(&w, n, &buf);
+        if (add)
+          add_run(dt, dst + c * size, p, n);
+        else
+          memcpy(dst + c * size, p, (size_t)(n * size));
+      }
+      for (int d = outer - 1; d >= 0; d--) {
+        dst += stride[d] * size;
+        if (++at[d] < dim[d]) break;
+        dst -= stride[d] * dim[d] * size;
+        at[d] = 0;
+      }
+    }
+  }
+  ref_scratch_free(r, place, (size_t)m * 8);
+  return true;
+}
+
 /* gather and scatter walk the index in row-major order, run by innermost run. A step along an axis
  * of the index is a step along the same axis of the tensor that is read or written, except along
  * `axis`, where the value of the index is the position. */
@@ -335,10 +383,11 @@ static void truth(DType dt, const void *p, int64_t n, uint8_t *t) {
 }
 
 bool ref_nonzero(Ref *r, const Tensor *x, int64_t most, Tensor **index, Tensor **count) {
-  int64_t total = tn_count(x), found = 0, place[CKL_MAX_RANK] = {0};
+  int64_t total = tn_count(x), found = 0, flat = 0, place[CKL_MAX_RANK] = {0};
   Walk w;
   Buf buf;
   uint8_t t[CHUNK];
+  uint16_t hit[CHUNK];
   *index = *count = NULL;
   ref_walk(&w, x);
   for (int64_t at = 0; at < total; at += CHUNK) {
@@ -366,17 +415,26 @@ bool ref_nonzero(Ref *r, const Tensor *x, int64_t most, Tensor **index, Tensor *
       return false;
     }
     truth(x->dtype, ref_next(&w, n, &buf), n, t);
+    int64_t hits = 0; /* without a branch for each element, which data decides */
     for (int64_t i = 0; i < n; i++) {
-      if (t[i] && left > 0) {
-        memcpy(p, place, (size_t)x->rank * 8);
-        p += x->rank;
-        left--;
-      }
-      for (int d = x->rank - 1; d >= 0; d--) {
-        if (++place[d] < x->dim[d]) break;
-        place[d] = 0;
-      }
+      hit[hits] = (uint16_t)i;
+      hits += t[i];
     }
+    if (hits > left) hits = left;
+    left -= hits;
+    int last = x->rank - 1;
+    if (last <= 0)
+      for (int64_t i = 0; i < hits && !last; i++) *p++ = at + hit[i];
+    else
+      for (int64_t i = 0; i < hits; i++, p += x->rank) {
+        place[last] += at + hit[i] - flat;
+        flat = at + hit[i];
+        for (int d = last; d > 0 && place[d] >= x->dim[d]; d--) {
+          place[d - 1] += place[d] / x->dim[d];
+          place[d] %= x->dim[d];
+        }
+        memcpy(p, place, (size_t)x->rank * 8);
+      }
   }
   *index = pos;
   *count = num;
