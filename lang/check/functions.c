@@ -130,7 +130,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
       return symbolic_value(s, u, g->decl->type_decl.type, name, out, depth + 1);
     if (g && g->kind == G_MODEL) return symbolic_inst(s, u, g->v.u.model, out);
     if (!g && word == TYPEWORD_NOT)
-      type_match(s, type, v_int(0), type->span, "the argument"); /* reports the unknown type */
+      type_match(s, type, v_int(0), type->span,
+                 &(Subject){.text = {"the argument"}}); /* reports the unknown type */
     return false;
   }
   Dim d[CKL_MAX_RANK];

@@ -111,10 +111,12 @@ static void read_declared(Read *r, Node *decl, Module *m, size_t n, const Value 
   s->frame = &fr;
   for (uint32_t i = 0; i < par->count; i++) {
     Node *p = par->items[i];
-    Value v = p->param.type ? type_match(s, p->param.type, args[i], at,
-                                         fail_text(s, "argument `%s` of the policy `%s`",
-                                                   p->param.name.name, decl->policy_decl.name.name))
-                            : args[i];
+    Value v =
+        p->param.type
+            ? type_match(s, p->param.type, args[i], at,
+                         &(Subject){.text = {"argument `", p->param.name.name, "` of the policy `",
+                                             decl->policy_decl.name.name, "`"}})
+            : args[i];
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }
   Span fn_at = r->p->fn_at; /* the declared policy may have a function of its own */

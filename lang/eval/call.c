@@ -419,7 +419,7 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
     if (v.tag == V_NONE && p->param.init && desugar_name_is_none(s, p->param.init)) { /* rule 71 */
     } else if (p->param.type) {
       v = type_match(s, p->param.type, v, spans[i],
-                     fail_text(s, "argument `%s` of `%s`", p->param.name.name, title));
+                     &(Subject){.text = {"argument `", p->param.name.name, "` of `", title, "`"}});
     } /* without a type a weak tensor stays weak: it may be a shape */
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }
@@ -544,7 +544,7 @@ Value call_inline(Session *s, FnObj *f, const Args *a) {
     Node *last = d->body;
     if (last->kind == N_BLOCK && last->list.count) last = last->list.items[last->list.count - 1];
     r = type_match(s, d->result, r, last->span,
-                   fail_text(s, "the result of `%s`", call_fn_name(f)));
+                   &(Subject){.text = {"the result of `", call_fn_name(f), "`"}});
   } else if (v_is_weak_list(r)) {
     r = op_as_tensor(s, r, DT_COUNT, d->body->span);
   }

@@ -526,7 +526,8 @@ Value eval_expr(Session *s, Node *e) {
 static APART Flow eval_let(Session *s, Node *st) {
   Value v = eval_expr(s, st->let.init);
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
-  if (st->let.type) v = type_match(s, st->let.type, v, st->let.init->span, "the value");
+  if (st->let.type)
+    v = type_match(s, st->let.type, v, st->let.init->span, &(Subject){.text = {"the value"}});
   name_result(s, st->let.pat, v);
   bind_pattern(s, st->let.pat, v, st->let.is_var);
   return FLOW_NEXT;

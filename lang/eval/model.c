@@ -360,8 +360,9 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
     Value v = given[i] ? args[i] : eval_expr(s, p->param.init);
     if (p->param.type && !(v.tag == V_NONE && p->param.init)) {
       type_bind(s, p->param.type, v);
-      v = type_match(s, p->param.type, v, given[i] ? spans[i] : p->param.init->span,
-                     fail_text(s, "argument `%s` of `%s`", p->param.name.name, m->name));
+      v = type_match(
+          s, p->param.type, v, given[i] ? spans[i] : p->param.init->span,
+          &(Subject){.text = {"argument `", p->param.name.name, "` of `", m->name, "`"}});
     } else if (v_is_weak_list(v))
       v = op_as_tensor(s, v, DT_COUNT, a->call);
     Field *f = &inst->fields[inst->count++];
@@ -381,7 +382,8 @@ Value model_construct(Session *s, ModelDecl *m, const Args *a) {
       inst->count++;
     } else if (x->kind == N_LET) {
       Value v = eval_expr(s, x->let.init);
-      if (x->let.type) v = type_match(s, x->let.type, v, x->let.init->span, "the value");
+      if (x->let.type)
+        v = type_match(s, x->let.type, v, x->let.init->span, &(Subject){.text = {"the value"}});
       if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, x->span);
       value_bound(s, v, x->span);
       if (x->let.pat->kind != N_PAT_NAME) {

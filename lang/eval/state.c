@@ -219,11 +219,12 @@ Value state_part_fitted(Session *s, Inst *i, Field *f, size_t n, const StateStep
               .code = s->frame && s->frame->code,
               .test = s->frame && s->frame->test};
   s->frame = &fr; /* sizes in the type are names of the model */
-  const char *what = fail_text(s, "the buffer `%s`", f->name);
+  Subject *what = ARENA_ARRAY(&s->scratch, Subject, n + 1);
+  what[0] = (Subject){.text = {"the buffer `", f->name, "`"}};
   Node *type = f->type;
   for (size_t k = 0; k < n && type; k++)
-    type = type_of_part(s, type, step[k].field, step[k].key, at, &what);
-  if (type) v = type_match(s, type, v, at, what);
+    type = type_of_part(s, type, step[k].field, step[k].key, at, &what[k], &what[k + 1]);
+  if (type) v = type_match(s, type, v, at, &what[n]);
   local_pop(s, fr.base);
   s->frame = fr.up;
   return state_detach(s, without_params(s, v));

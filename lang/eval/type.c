@@ -22,7 +22,7 @@
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
 
-static Value match_params(Session *s, Node *type, Value v, Span at, const char *what);
+static Value match_params(Session *s, Node *type, Value v, Span at, const Subject *what);
 
 static const char *dims_text(Session *s, Value tuple);
 
@@ -148,16 +148,36 @@ static const char *type_source(Session *s, const Node *t) {
   return arena_strdup(&s->scratch, f->text + t->span.lo, t->span.hi - t->span.lo);
 }
 
-static _Noreturn void mismatch(Session *s, Node *type, Value v, Span at, const char *what,
+/* Only for messages: most values fit. */
+static const char *subject(Session *s, const Subject *x) {
+  stack_check();
+  Buf b;
+  const char *of = x->of ? subject(s, x->of) : "";
+  long long i = (long long)x->key.u.i;
+  switch (x->kind) {
+  case SUBJECT_ELEMENT: return fail_text(s, "element %lld of %s", i, of);
+  case SUBJECT_ITEM: return fail_text(s, "item %lld of %s", i, of);
+  case SUBJECT_FIELD: return fail_text(s, "field `%s` of %s", x->text[0], of);
+  case SUBJECT_KEY: return fail_text(s, "the key %s of %s", dict_key_text(s, x->key), of);
+  case SUBJECT_AT: return fail_text(s, "%s[%s]", of, dict_key_text(s, x->key));
+  case SUBJECT_WHOLE: break;
+  }
+  buf_init_arena(&b, &s->scratch);
+  for (size_t k = 0; k < 5 && x->text[k]; k++) buf_puts(&b, x->text[k]);
+  return b.s ? b.s : "";
+}
+
+static _Noreturn void mismatch(Session *s, Node *type, Value v, Span at, const Subject *what,
                                const char *why) {
   Diag *d =
-      fail_report(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s%s%s", what,
+      fail_report(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s%s%s", subject(s, what),
                   type_source(s, type), value_type_text(s, v), why ? ": " : "", why ? why : "");
   dg_label(&s->diags, d, type->span, "declared here");
   fail_raise(s);
 }
 
-static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, const char *what) {
+static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at,
+                       const Subject *what) {
   const NodeList *d = &type->type_name.dims;
   DimTab *dt = op_dims_of(s);
   int pack = -1;
@@ -185,15 +205,17 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
             have = t->dim[(int)i + k];
         DimOrder o = dim_compare(dt, want, have);
         if (o == DIM_MAYBE && s->stage)
-          gr_check(s->stage->g, CHECK_EQ, have, want,
-                   fail_text(s, "%s does not have the shape `...%s`", what, n->word.name));
+          gr_check(
+              s->stage->g, CHECK_EQ, have, want,
+              fail_text(s, "%s does not have the shape `...%s`", subject(s, what), n->word.name));
         else if (o != DIM_EQUAL)
           ok = false;
       }
       if (!ok) {
-        Diag *g = fail_report(
-            s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s: `...%s` is %s already", what,
-            type_source(s, type), value_type_text(s, v), n->word.name, dims_text(s, l->v));
+        Diag *g = fail_report(s, ERR_TYPE_MISMATCH, at,
+                              "%s must be %s, this is %s: `...%s` is %s already", subject(s, what),
+                              type_source(s, type), value_type_text(s, v), n->word.name,
+                              dims_text(s, l->v));
         dg_label(&s->diags, g, l->span, "`...%s` was bound here to %s", n->word.name,
                  dims_text(s, l->v));
         fail_raise(s);
@@ -218,8 +240,9 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     if (at_run && s->stage) {
       if (is_const) unit_want_const(s, have, only);
       s->stage->g->at.span = at;
-      gr_check(s->stage->g, CHECK_EQ, have, want,
-               fail_text(s, "axis %d of %s is not `%s`", axis, what, type_source(s, n)));
+      gr_check(
+          s->stage->g, CHECK_EQ, have, want,
+          fail_text(s, "axis %d of %s is not `%s`", axis, subject(s, what), type_source(s, n)));
       continue;
     }
     dim_print(&b, dt, have);
@@ -231,7 +254,7 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
     Diag *g = fail_report(s, ERR_TYPE_MISMATCH, at,
                           literal ? "%s must be %s, this is %s: axis %d is %s, not %s"
                                   : "%s must be %s, this is %s: axis %d is %s, but `%s` is %s",
-                          what, type_source(s, type), value_type_text(s, v), axis, b.s,
+                          subject(s, what), type_source(s, type), value_type_text(s, v), axis, b.s,
                           literal ? w.s : type_source(s, n), w.s);
     Local *l = n->kind == N_NAME ? local_find(s, n->name) : NULL;
     if (l && l->span.file)
@@ -243,7 +266,7 @@ static void match_dims(Session *s, Node *type, Value v, const Type *t, Span at, 
 }
 
 static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, Span at,
-                          const char *what) {
+                          const Subject *what) {
   bool brackets = type->type_name.has_dims;
   /* a class without brackets also takes a number and keeps it weak (rule 19) */
   if (cls >= 0 && !brackets && v_is_number(v)) {
@@ -266,7 +289,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
   if (!v_is_tensor(v)) mismatch(s, type, v, at, what, NULL);
   Type t = op_type_of(s, v);
   if (dtype >= 0 && t.dtype != dtype) {
-    Diag *d = fail_report(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s", what,
+    Diag *d = fail_report(s, ERR_TYPE_MISMATCH, at, "%s must be %s, this is %s", subject(s, what),
                           type_source(s, type), value_type_text(s, v));
     dg_label(&s->diags, d, type->span, "declared here");
     dg_help(&s->diags, d, "`%s(..)` casts", dtype_info[dtype].name);
@@ -293,7 +316,7 @@ static Value match_tensor(Session *s, Node *type, int dtype, int cls, Value v, S
 }
 
 /* Keys stay what they are: `int` makes no tensor of one. */
-static Value match_key(Session *s, Node *type, Value key, Span at, const char *what) {
+static Value match_key(Session *s, Node *type, Value key, Span at, const Subject *what) {
   stack_check();
   Node *t = resolve(s, type);
   bool one = t->kind == N_TYPE_NAME && t->type_name.path.count == 1 && !t->type_name.has_dims;
@@ -314,7 +337,7 @@ static Value match_key(Session *s, Node *type, Value key, Span at, const char *w
   return key;
 }
 
-Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
+Value type_match(Session *s, Node *type, Value v, Span at, const Subject *what) {
   stack_check();
   if (!type || v.tag == V_UNKNOWN) return v;
   type = resolve(s, type);
@@ -364,7 +387,7 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     Value *items = ARENA_ARRAY(&s->scratch, Value, v.u.list->count + 1);
     for (size_t i = 0; i < v.u.list->count; i++)
       items[i] = type_match(s, type->type_list, v.u.list->items[i], at,
-                            fail_text(s, "element %zu of %s", i, what));
+                            &(Subject){SUBJECT_ELEMENT, what, .key = v_int((int64_t)i)});
     return v_list(s, V_LIST, v.u.list->count, items);
   }
   case N_TYPE_DICT: {
@@ -372,10 +395,10 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     size_t n;
     Value *items = value_parts(s, v, &n), *keys = ARENA_ARRAY(&s->scratch, Value, n + 1);
     for (size_t i = 0; i < n; i++) {
-      const char *key = dict_key_text(s, v.u.dict->keys[i]);
-      keys[i] = match_key(s, type->entry.key, v.u.dict->keys[i], at,
-                          fail_text(s, "the key %s of %s", key, what));
-      items[i] = type_match(s, type->entry.value, items[i], at, fail_text(s, "%s[%s]", what, key));
+      Value key = v.u.dict->keys[i];
+      keys[i] = match_key(s, type->entry.key, key, at, &(Subject){SUBJECT_KEY, what, .key = key});
+      items[i] =
+          type_match(s, type->entry.value, items[i], at, &(Subject){SUBJECT_AT, what, .key = key});
     }
     return v_dict(s, n, keys, items);
   }
@@ -390,7 +413,7 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
     if (type->list.count > 64) return v;
     for (uint32_t i = 0; i < type->list.count; i++)
       items[i] = type_match(s, type->list.items[i], v.u.list->items[i], at,
-                            fail_text(s, "item %u of %s", i, what));
+                            &(Subject){SUBJECT_ITEM, what, .key = v_int(i)});
     return v_list(s, V_TUPLE, type->list.count, items);
   }
   case N_TYPE_RECORD: {
@@ -402,7 +425,7 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
       if (v.u.rec->names[i] != f->type_field.name.name)
         mismatch(s, type, v, at, what, "a record type has the same fields in the same order");
       items[i] = type_match(s, f->type_field.type, v.u.rec->items[i], at,
-                            fail_text(s, "field `%s` of %s", f->type_field.name.name, what));
+                            &(Subject){SUBJECT_FIELD, what, .text = {f->type_field.name.name}});
     }
     return v_record(s, v.u.rec->count, v.u.rec->names, items);
   }
@@ -417,22 +440,23 @@ Value type_match(Session *s, Node *type, Value v, Span at, const char *what) {
   }
 }
 
-Node *type_of_part(Session *s, Node *type, Name field, Value key, Span at, const char **what) {
+Node *type_of_part(Session *s, Node *type, Name field, Value key, Span at, const Subject *of,
+                   Subject *part) {
   type = resolve(s, type);
+  *part = *of;
   if (type->kind == N_TYPE_LIST) {
-    if (key.tag == V_INT) *what = fail_text(s, "element %lld of %s", (long long)key.u.i, *what);
+    if (key.tag == V_INT) *part = (Subject){SUBJECT_ELEMENT, of, .key = key};
     return type->type_list;
   }
   if (type->kind == N_TYPE_DICT) {
     key = dict_key(s, key, at);
-    const char *text = dict_key_text(s, key);
-    match_key(s, type->entry.key, key, at, fail_text(s, "the key %s of %s", text, *what));
-    *what = fail_text(s, "%s[%s]", *what, text);
+    match_key(s, type->entry.key, key, at, &(Subject){SUBJECT_KEY, of, .key = key});
+    *part = (Subject){SUBJECT_AT, of, .key = key};
     return type->entry.value;
   }
   for (uint32_t i = 0; field && type->kind == N_TYPE_RECORD && i < type->list.count; i++)
     if (type->list.items[i]->type_field.name.name == field) {
-      *what = fail_text(s, "field `%s` of %s", field, *what);
+      *part = (Subject){SUBJECT_FIELD, of, .text = {field}};
       return type->list.items[i]->type_field.type;
     }
   return NULL;
@@ -566,7 +590,7 @@ static const char *dims_text(Session *s, Value tuple) {
 typedef struct LeafMatch {
   Node *type;
   Span at;
-  const char *what;
+  const Subject *what;
 } LeafMatch;
 
 static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *path) {
@@ -588,14 +612,14 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
   }
   if (!ok) {
     const char *t = value_type_text(s, v[0]);
-    fail_at(s, ERR_TYPE_MISMATCH, m->at, "%s must be %s: the leaf %s is %s, not %s", m->what,
-            type_source(s, m->type), path, value_type_text(s, v[1]), t);
+    fail_at(s, ERR_TYPE_MISMATCH, m->at, "%s must be %s: the leaf %s is %s, not %s",
+            subject(s, m->what), type_source(s, m->type), path, value_type_text(s, v[1]), t);
   }
   return x;
 }
 
 /* params[net]: the structure, shapes and dtypes of the params of an instance (rule 64). */
-static Value match_params(Session *s, Node *type, Value v, Span at, const char *what) {
+static Value match_params(Session *s, Node *type, Value v, Span at, const Subject *what) {
   NodeList *d = &type->type_name.dims;
   if (d->count != 1)
     fail_at(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");
