@@ -67,3 +67,27 @@ BUILTIN_FN(bi_fresh_leaves) {
   buf_init_arena(&m.missing, &s->scratch);
   return walk(&m, c->v[0], c->v[1], "");
 }
+
+/* A leaf that is no param would never change. */
+static void want_params(Session *s, Value v, const char *path, Span at) {
+  stack_check();
+  size_t n;
+  const Value *items = v.tag == V_INST || v_is_weak_list(v) ? NULL : value_items(v, &n);
+  if (items) {
+    for (size_t i = 0; i < n; i++) want_params(s, items[i], value_part_path(s, path, v, i), at);
+    return;
+  }
+  if (v.tag == V_INST || v.tag == V_PARAM) return;
+  const char *which = *path ? fail_text(s, "`%s`", path) : "this";
+  if (v_is_tensor(v))
+    fail_help(
+        s, ERR_WANT_MODEL, at, "`let w = track(x)` makes a value that an optimizer can change",
+        "an optimizer trains models and tracked tensors; %s is %s", which, value_type_text(s, v));
+  fail_at(s, ERR_WANT_MODEL, at, "an optimizer trains models and tracked tensors; %s is %s", which,
+          value_type_text(s, v));
+}
+
+BUILTIN_FN(bi_trained) {
+  if (!in_code(s) && !s->abstract) want_params(s, c->v[0], "", c->at);
+  return v_bool(true);
+}

@@ -169,6 +169,27 @@ BUILTIN_FN(bi_freeze) {
   return v_unit();
 }
 
+/* The params of a tree of tracked tensors and instances, in its structure; a tensor is itself. */
+static Value params_of(Session *s, Value v, bool top, const Node *n, Span at) {
+  stack_check();
+  if (v.tag == V_UNKNOWN) return v;
+  if (v.tag == V_PARAM) {
+    if (v.u.p->frozen && !s->by_reference) return v_none();
+    return s->stage ? param_read(s, v.u.p, at) : v;
+  }
+  if (v.tag == V_INST) return model_params_tree(s, v.u.inst, !s->by_reference);
+  if (v_is_tensor(v)) return v;
+  size_t count;
+  Value *items = v_is_weak_list(v) ? NULL : value_parts(s, v, &count);
+  if (!items && !top && tree_structure(v, ".")) return v;
+  if (!items)
+    fail_at(s, ERR_WANT_MODEL, n->span,
+            "`params` takes a model, a tracked tensor or a tree of these, not %s",
+            value_type_text(s, v));
+  for (size_t i = 0; i < count; i++) items[i] = params_of(s, items[i], false, n, at);
+  return value_like(s, v, items);
+}
+
 BUILTIN_FN(bi_params) {
   static const char *const names[] = {"net"};
   Node *a[1];
@@ -176,12 +197,8 @@ BUILTIN_FN(bi_params) {
   if (!a[0]) fail_at(s, ERR_ARG_COUNT, c->at, "`params` needs the argument `net`");
   /* the receiver of x.params() is evaluated already */
   Value v = c->n ? c->v[0] : arg_raw_ref(s, a[0]);
-  if (v.tag == V_UNKNOWN) return v;
   if (v.tag == V_PARAM) return s->stage ? param_read(s, v.u.p, c->at) : v;
-  if (v.tag == V_INST) return model_params_tree(s, v.u.inst, !s->by_reference);
-  if (v_is_tensor(v)) return v;
-  fail_at(s, ERR_WANT_MODEL, a[0]->span, "`params` takes a model or a tracked tensor, not %s",
-          value_type_text(s, v));
+  return params_of(s, v, true, a[0], c->at);
 }
 
 BUILTIN_FN(bi_buffers) {

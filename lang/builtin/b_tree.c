@@ -127,7 +127,8 @@ static Value update_leaf(Session *s, void *ud, size_t n, Value *v, const char *p
     param_write(s, v[0].u.p, v[1], at);
     return v[0];
   }
-  if (v[0].tag == V_NODE) { /* `check`: shapes are compared */
+  bool checks = s->abstract || (s->stage && s->stage->unit && s->stage->unit->check);
+  if (v[0].tag == V_NODE && checks) { /* it may be a param: shapes are compared */
     Type a = op_type_of(s, v[0]),
          b = op_type_of(s, op_as_tensor(s, v[1], (DType)op_type_of(s, v[0]).dtype, at));
     bool ok = a.dtype == b.dtype && a.rank == b.rank;

@@ -622,15 +622,17 @@ static Value leaf_match(Session *s, void *ud, size_t n, Value *v, const char *pa
 static Value match_params(Session *s, Node *type, Value v, Span at, const Subject *what) {
   NodeList *d = &type->type_name.dims;
   if (d->count != 1)
-    fail_at(s, ERR_TYPE, type->span, "`params[net]` takes one model or tracked tensor");
+    fail_at(s, ERR_TYPE, type->span, "`params[net]` takes one model, tracked tensor or tree");
   bool old = s->by_reference;
   s->by_reference = true;
   Value net = eval_expr(s, d->items[0]);
   s->by_reference = old;
   if (net.tag == V_UNKNOWN) return v;
   if (v.tag == V_INST) v = model_params_tree(s, v.u.inst, s->stage != NULL);
-  if (net.tag != V_INST && !v_is_tensor(net))
-    fail_at(s, ERR_TYPE, type->span, "`params[..]` takes a model or a tracked tensor, not %s",
+  bool tree = net.tag == V_TUPLE || net.tag == V_RECORD || net.tag == V_LIST || net.tag == V_DICT;
+  if (net.tag != V_INST && !v_is_tensor(net) && !tree)
+    fail_at(s, ERR_TYPE, type->span,
+            "`params[..]` takes a model, a tracked tensor or a tree of these, not %s",
             value_type_text(s, net));
   if (net.tag == V_INST) net = model_params_tree(s, net.u.inst, false);
   LeafMatch m = {type, at, what};
