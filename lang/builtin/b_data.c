@@ -218,7 +218,7 @@ BUILTIN_FN(bi_step_by) {
 
 BUILTIN_FN(bi_first) {
   Value v;
-  if (!seq_first(s, seq_start(s, c->v[0], c->spans[0]), &v, c->at))
+  if (!seq_first(s, seq_start(s, text_elements(s, c->v[0]), c->spans[0]), &v, c->at))
     fail_at(s, ERR_VALUE, c->spans[0], "there is no first element: the sequence is empty");
   return v;
 }

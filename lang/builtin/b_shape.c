@@ -93,9 +93,24 @@ BUILTIN_FN(bi_rank) {
   return v_int(v_is_number(c->v[0]) ? 0 : op_type_of(s, arg_tensor(s, c, 0)).rank);
 }
 
+static Value range_len(Session *s, const Range *r, Span at) {
+  Value lo = r->lo, hi = r->hi;
+  int64_t n;
+  if (lo.tag == V_INT && hi.tag == V_INT) {
+    if (__builtin_sub_overflow(hi.u.i, lo.u.i, &n))
+      fail_at(s, ERR_OVERFLOW, at, "the range has more than 2^63 - 1 elements");
+    return v_int(n < 0 ? 0 : n);
+  }
+  if (lo.tag == V_INT && !lo.u.i && hi.tag == V_DIM) return hi; /* a size is not negative */
+  if (lo.tag == V_UNKNOWN || hi.tag == V_UNKNOWN) return (Value){.tag = V_UNKNOWN};
+  fail_help(s, ERR_NOT_CONST, at, "`hi - lo`, if that is not negative",
+            "in code `len` of a range is for ends that are known when it is compiled");
+}
+
 BUILTIN_FN(bi_len) {
   Value x = c->v[0];
   size_t n;
+  if (x.tag == V_RANGE) return range_len(s, x.u.range, c->spans[0]);
   if (value_items(x, &n)) return v_int((int64_t)n);
   if (x.tag == V_STR) return v_int((int64_t)x.u.str->chars);
   if (x.tag == V_ROWS) return rows_count(s, x, c->at);

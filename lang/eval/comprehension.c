@@ -343,18 +343,22 @@ static void comp_job(void *ud) {
   Span spans[CKL_MAX_RANK];
   Args a = {.v = v, .names = names, .spans = spans, .call = j->e->span};
   for (uint32_t k = 0; k < j->e->comp.fors.count; k++) {
-    given[k] = j->ranges || !j->axes[k].range;
+    const Axis *of = &j->axes[k];
+    Value lo = of->lo, hi = of->range ? of->source.u.range->hi : lo;
+    /* a range of no elements is the same as the empty one: no size is negative */
+    bool below = lo.tag == V_INT && hi.tag == V_INT && hi.u.i < lo.u.i;
+    given[k] = j->ranges || !of->range || below;
     if (!given[k]) continue;
     spans[a.count] = j->e->comp.fors.items[k]->loop.iter->span;
-    v[a.count++] = j->axes[k].source;
+    v[a.count++] = below ? v_range(j->s, of->lo, of->lo) : of->source;
   }
   Value f = closure_of_body(j->s, desugar_comp(j->s, j->e, given), true);
   j->v = call_run_code(j->s, f.u.fn, &a);
 }
 
 /* In script: runs the comprehension as one compiled call. False if code cannot do it; nothing has
- * run then. If something must be a constant in code but is not, ranges become arguments, and if it
- * still is not, code cannot do it. */
+ * run then. If something must be a constant or an int in code but is not, ranges become arguments,
+ * and if it still is no constant, code cannot do it. */
 static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   CompJob j = {.s = s, .e = e, .axes = axes};
   size_t before = s->diags.count;
@@ -368,7 +372,8 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
       ErrCode c = s->diags.items[i]->code;
       refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY || c == ERR_MASK_CODE;
       refused |= c == ERR_NOT_CONST && j.ranges;
-      again |= c == ERR_NOT_CONST && !j.ranges;
+      /* an end of a range may be a tensor in script alone */
+      again |= (c == ERR_NOT_CONST || c == ERR_WANT_INT) && !j.ranges;
     }
     if (code != MEM_ERR_PROGRAM || !(refused || again)) mem_throw(&s->mem, code);
     dg_rewind(&s->diags, before);
