@@ -18,10 +18,9 @@ const DTypeInfo dtype_info[DT_COUNT] = {
 };
 
 int dtype_find(const char *name) {
-  for (int i = 0; i < DT_COUNT; i++) {
-    const char *have = dtype_info[i].name; /* two letters tell most names apart without a call */
-    if (have[0] == name[0] && have[1] == name[1] && strcmp(have, name) == 0) return i;
-  }
+  bool sized = strchr("uif", name[0]) && name[1] >= '1' && name[1] <= '8'; /* most names are not */
+  for (int i = 0; i < DT_COUNT && (sized || name[0] == 'b'); i++)
+    if (strcmp(dtype_info[i].name, name) == 0) return i;
   return -1;
 }
 
