@@ -576,9 +576,14 @@ static bool small_slip(Parser *ps, Tok t) {
   if ((t.kind == TK_SEP || !t.kind) && ps->prev.kind == TK_MINUS && ps->prev2.kind == TK_MINUS)
     return say(ps, ERR_SYNTAX_WORD, ps->prev2.lo, ps->prev.hi, "there is no `--`",
                "write `x -= 1`");
-  if (ps->prev.kind == TK_DOT && t.lo == ps->prev.hi && strchr("+-*/=<>", s[t.lo]) && s[t.lo])
-    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi, "operators work element by element",
-               "write them without a dot");
+  if (ps->prev.kind == TK_DOT && t.lo == ps->prev.hi && strchr("+-*/=<>(", s[t.lo]) && s[t.lo])
+    return say(ps, ERR_SYNTAX_WORD, ps->prev.lo, t.hi,
+               "operators and functions work element by element",
+               "write them without a dot: x * y, exp(x)");
+  if (t.kind == TK_COLON && ps->prev.kind == TK_INT && !fits(ps, TK_RBRACK) && s[t.hi] >= '0' &&
+      s[t.hi] <= '9')
+    return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a range is written `a..b`, without its end",
+               "1:10 elsewhere is 1..11");
   if (ps->prev.kind == TK_DOT)
     return say(ps, ERR_SYNTAX, t.lo, t.hi > t.lo ? t.hi : t.lo + 1,
                "a name or a number follows the dot", "x.f, t.0");

@@ -767,6 +767,13 @@ static Tok bad(Lexer *lx, uint32_t lo) {
   return token(lx, TK_BAD, lo, lx->pos);
 }
 
+/* push!(xs, 1) */
+static Tok bang_in_name(Lexer *lx, uint32_t lo) {
+  Diag *g = lex_error(lx, ERR_SYNTAX_WORD, lo, lx->pos, "no name ends with `!`");
+  lex_help(lx, g, "`xs .= push(e)` changes a variable by the result of a function");
+  return bad(lx, lo);
+}
+
 static Tok odd_char(Lexer *lx, uint32_t lo) {
   const char *s = lx->text + lo;
   lx->pos = lo + char_len(s);
@@ -793,6 +800,8 @@ static Tok odd_char(Lexer *lx, uint32_t lo) {
     lex_help(lx, g, "a line goes on by itself inside brackets and after an operator");
   else if (*s == '^')
     lex_help(lx, g, "a power is written `x ** 2`");
+  else if (*s == '|' && lx->pos < lx->n && lx->text[lx->pos] == '>')
+    lex_help(lx, g, "a chain is written `x.f().g()`");
   else if (*s == '&' || *s == '|')
     lex_help(lx, g, "logic is written `and`, `or`, also for bool tensors");
   else if (*s == '~')
@@ -806,7 +815,10 @@ static Tok single_quotes(Lexer *lx, uint32_t lo) {
   while (lx->pos < lx->n && lx->text[lx->pos] != '\n' && lx->text[lx->pos] != '\'') lx->pos++;
   if (lx->text[lx->pos] == '\'') lx->pos++;
   Diag *g = lex_error(lx, ERR_SYNTAX_STRING, lo, lx->pos, "strings stand between double quotes");
-  lex_help(lx, g, "write \"text\"");
+  char before = lo > 0 ? lx->text[lo - 1] : 0; /* x', but f'..' */
+  bool prefix = before && strchr("fFrRbBu", before) && (lo < 2 || !is_word(lx->text[lo - 2]));
+  bool postfix = (is_word(before) && !prefix) || before == ')' || before == ']';
+  lex_help(lx, g, postfix ? "a transposed matrix is written `transpose(x)`" : "write \"text\"");
   return bad(lx, lo);
 }
 
@@ -962,7 +974,11 @@ static Tok scan(Lexer *lx) {
 
     "&&" { AT; return foreign_op(lx, lo, TK_AND, "and"); }
     "||" { AT; return foreign_op(lx, lo, TK_OR, "or"); }
-    "!" { AT; return foreign_op(lx, lo, TK_NOT, "not"); }
+    "!" {
+      AT;
+      if (lo > 0 && is_word(lx->text[lo - 1])) return bang_in_name(lx, lo);
+      return foreign_op(lx, lo, TK_NOT, "not");
+    }
     "===" { AT; return foreign_op(lx, lo, TK_EQEQ, "=="); }
     "!==" | "<>" {
       AT;

@@ -11,6 +11,7 @@
 #include "lang/builtin/builtin_fn.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/want.h"
+#include "lang/names/meant.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/repr.h"
@@ -173,6 +174,9 @@ BUILTIN_FN(bi_repr) {
 }
 
 BUILTIN_FN(bi_format) {
+  if (c->v[0].tag == V_STR && c->v[1].tag != V_STR)
+    fail_help(s, ERR_FORMAT, c->at, foreign_help(s, "format", FOREIGN_CALL),
+              "`format` takes a value and its format, not a text with places for values");
   const StrObj *spec = arg_text(s, c, 1);
   Format f;
   if (!format_parse(spec->s, spec->n, &f))

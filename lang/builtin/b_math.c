@@ -30,7 +30,7 @@ DTypeClass builtin_dom_class(OpCode op) {
 
 Value arg_tensor(Session *s, Call *c, int i) {
   bool list = c->v[i].tag == V_LIST && !v_is_weak_list(c->v[i]);
-  const char *help = list ? foreign_help(s, c->b->name, FOREIGN_CALL) : NULL;
+  const char *help = list ? foreign_instead(s, c->b->name) : NULL;
   if (help) fail_help(s, ERR_WANT_TENSOR, c->spans[i], help, "a tensor is needed here, not a list");
   return op_as_tensor(s, c->v[i], DT_COUNT, c->spans[i]);
 }
@@ -276,8 +276,8 @@ BUILTIN_FN(bi_dtype_of) {
 BUILTIN_FN(bi_minmax) {
   bool is_min = c->b->op == OP_REDUCE_MIN;
   if (c->rest_n > 1)
-    fail_at(s, ERR_ARG_COUNT, c->at, "`%s` takes one tensor to reduce, or two values to compare",
-            c->b->name);
+    fail_help(s, ERR_ARG_COUNT, c->at, foreign_help(s, c->b->name, FOREIGN_CALL),
+              "`%s` takes one tensor to reduce, or two values to compare", c->b->name);
   if (c->rest_n == 1) {
     if (c->given[2] || c->given[3] || c->given[4])
       fail_at(s, ERR_ARG_COUNT, c->at, "`%s` of two values takes no `%s`", c->b->name,

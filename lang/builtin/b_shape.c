@@ -83,6 +83,10 @@ BUILTIN_FN(bi_size) {
     Type t = op_type_of(s, arg_tensor(s, c, 0));
     return type_dim_value(s, t.dim[arg_axis(s, c, 1, t.rank)]);
   }
+  if (c->v[0].tag == V_STR)
+    fail_help(s, ERR_WANT_TENSOR, c->spans[0], "`len(s)` counts the letters of a text",
+              "`size` counts the numbers of tensors and trees, not of %s",
+              value_type_text(s, c->v[0]));
   Dim sum = dim_const(op_dims_of(s), 0);
   Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak ? arg_tensor(s, c, 0) : c->v[0];
   tree_map(s, 1, &x, size_leaf, &sum, c->at);
@@ -200,8 +204,8 @@ BUILTIN_FN(bi_expand) {
       fail_at(s, ERR_AXIS, c->rest_spans[i], "axis %lld is out of range: the result has rank %d",
               (long long)a, rank);
     if (fresh[k])
-      fail_at(s, ERR_AXIS, c->rest_spans[i], "axis %lld of the result is given twice",
-              (long long)k);
+      fail_help(s, ERR_AXIS, c->rest_spans[i], "`broadcast(x, [2, 3])` stretches x to a shape",
+                "axis %lld of the result is given twice", (long long)k);
     fresh[k] = true;
   }
   Dim d[CKL_MAX_RANK];

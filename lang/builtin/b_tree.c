@@ -149,6 +149,17 @@ static Value present_leaf(Session *s, void *ud, size_t n, Value *v, const char *
   return v[0].tag == V_PARAM ? v_tensor(s, tn_ref(op_tensor_of(s, v[0], *(Span *)ud))) : v[0];
 }
 
+/* Whether a part of v is a param, or may be one. */
+static bool has_param(Value v) {
+  stack_check();
+  if (v.tag == V_PARAM || v.tag == V_INST || v.tag == V_NODE || v.tag == V_UNKNOWN) return true;
+  size_t n = 0;
+  bool has = false;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; items && i < n && !has; i++) has = has_param(items[i]);
+  return has;
+}
+
 BUILTIN_FN(bi_update) {
   static const char *const names[] = {"net", "tree"};
   Node *a[2];
@@ -158,6 +169,9 @@ BUILTIN_FN(bi_update) {
   Value t[2] = {c->n ? c->v[0] : arg_raw_ref(s, a[0]), v_unit()};
   t[1] = eval_expr(s, a[1]);
   if (t[0].tag == V_UNKNOWN || t[1].tag == V_UNKNOWN) return v_unit();
+  if (t[0].tag == V_DICT && !has_param(t[0]))
+    fail_help(s, ERR_WANT_MODEL, c->at, foreign_help(s, "update", FOREIGN_CALL),
+              "`update` writes params; this is %s", value_type_text(s, t[0]));
   if (!s->stage) t[1] = tree_map(s, 1, &t[1], present_leaf, &c->at, c->at);
   tree_map(s, 2, t, update_leaf, &c->at, c->at);
   return v_unit();

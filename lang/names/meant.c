@@ -75,6 +75,17 @@ const char *foreign_help(Session *s, const char *name, ForeignUse use) {
   return fail_text(s, "here it is `%s`%s%s", f->line, f->note[0] ? "; " : "", f->note);
 }
 
+const char *foreign_instead(Session *s, const char *name) {
+  const Foreign *f = foreign_find(name, FOREIGN_CALL);
+  return f && strcmp(f->word, name) != 0 ? foreign_help(s, name, FOREIGN_CALL) : NULL;
+}
+
+const char *foreign_change(Session *s, const char *name) {
+  const Foreign *f = foreign_find(name, FOREIGN_CALL);
+  bool changes = f && (strstr(f->line, " .= ") || !strncmp(f->line, "xs = ", 5));
+  return changes ? foreign_help(s, name, FOREIGN_CALL) : NULL;
+}
+
 const char *foreign_member_help(Session *s, const char *module, const char *name) {
   const char *here = foreign_help(s, fail_text(s, "%s.%s", module, name), FOREIGN_NAME);
   return here ? here : foreign_help(s, name, FOREIGN_NAME);

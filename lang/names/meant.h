@@ -17,6 +17,9 @@ void near_try(Near *n, const char *candidate); /* NULL and `_names` are no candi
 /* CALL: a function that ckl has, too, and that is called as elsewhere. */
 typedef enum ForeignUse { FOREIGN_NAME, FOREIGN_FIELD, FOREIGN_ARGUMENT, FOREIGN_CALL } ForeignUse;
 const char *foreign_help(Session *s, const char *name, ForeignUse use);
+/* Of CALL: only if it names another function; only if its line changes a variable. */
+const char *foreign_instead(Session *s, const char *name);
+const char *foreign_change(Session *s, const char *name);
 const char *foreign_member_help(Session *s, const char *module, const char *name);
 /* For a method. Of the call place.name(..), with `args` as its text behind the name, a help that
  * changes the place says so of this one; both may be NULL. */

@@ -68,9 +68,10 @@ static void explain_callee(Resolver *r, Diag *d, const Callee *c) {
     dg_help(&r->s->diags, d, "its signature is %s", c->signature);
 }
 
-/* Adds what such a call of a builtin may mean. */
+/* Adds what such a call of a builtin, or of a function of the library, may mean. */
 static bool called_elsewhere(Resolver *r, Diag *d, const Callee *c) {
-  const char *help = c->declared.file ? NULL : foreign_help(r->s, c->name, FOREIGN_CALL);
+  bool own = c->declared.file && src_get(&r->s->sources, c->declared.file)->path[0] != '<';
+  const char *help = own ? NULL : foreign_help(r->s, c->name, FOREIGN_CALL);
   if (help) dg_help(&r->s->diags, d, "%s", help);
   return help != NULL;
 }

@@ -133,7 +133,7 @@ void rs_dropped(Resolver *r, const Node *call) {
     else
       dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, first->name);
   } else {
-    const char *meant = f.kind == F_BUILTIN ? foreign_help(s, name, FOREIGN_CALL) : NULL;
+    const char *meant = f.kind == F_BUILTIN ? foreign_change(s, name) : NULL;
     dg_help(&s->diags, d, "%s", meant ? meant : "`let _ = ..` says that it is not wanted");
   }
 }

@@ -124,6 +124,12 @@ answer 'opt.step()' 'here it is `opt.step(grad(loss, net))`'
 answer 'print(xs[1:end])' 'here it is `xs[1:]`'
 answer 'print(x .+ 1)' 'write them without a dot'
 answer 'print(sofmax(x))' 'did you mean `softmax`?'
+answer 'print(stack(v, v))' 'here it is `stack([v, v])`; of the elements of a list'
+answer 'print(norm(x, 2))' 'here it is `norm(x)`; the root of the sum of squares'
+answer 'print(where(x > 0))' 'here it is `nonzero(x > 0.5)`; the positions'
+answer 'print(asin(v))' 'there are no inverses of sin, cos and tan yet'
+answer 'print(v.gt(0))' 'here it is `x > y`'
+answer 'xs.reverse(); print(n)' 'here it is `xs = [e for e in reverse(xs)]`'
 
 # a function made at the prompt is looked at when it runs
 printf 'fn f(a) = clip(a, 0, 1)\nf(ones([2]))\n' | "$ckl" repl >out 2>&1
@@ -136,6 +142,12 @@ gives 1 'a name of a variable' "$ckl" run variable.ckl
 tap_status $? 'a variable is not taken for a method' out
 printf 'fn f(a) = a.head(1)\nf(ones([2]))\n' | "$ckl" repl >out 2>&1
 says out 'here it is `x[:2]`' 'a method in a function made at the prompt'
+
+# a function of the program that has the name of one of ckl
+printf 'fn norm(s, n) = n\nprint(norm(1))\n' >norm.ckl
+gives 1 'a function with a name of ckl' "$ckl" run norm.ckl
+! grep -q 'squares' err out
+tap_status $? 'it gets no help for the other one' err
 
 # a name of the program is its own
 printf 'fn clip(x) = min(x, 1)\nlet np = (a = 1)\nprint(clip(3), np.a)\n' >own.ckl

@@ -595,8 +595,12 @@ static const Row errors[] = {
     {"fn f[3](x) = x", "1:6 syntax-1 expected a name, found the number `3`\n"},
     {"x.", "1:3 syntax-1 a name or a number follows the dot\n"
            "  help: x.f, t.0\n"},
-    {"x.(3)", "1:3 syntax-1 a name or a number follows the dot\n"
-              "  help: x.f, t.0\n"},
+    {"x.(3)", "1:2 syntax-12 operators and functions work element by element\n"
+              "  help: write them without a dot: x * y, exp(x)\n"},
+    {"x .+ 1", "1:3 syntax-12 operators and functions work element by element\n"
+               "  help: write them without a dot: x * y, exp(x)\n"},
+    {"f(1:2)", "1:4 syntax-12 a range is written `a..b`, without its end\n"
+               "  help: 1:10 elsewhere is 1..11\n"},
     {"checkpoint x", "1:12 syntax-9 the body `{ .. }` of the `checkpoint` is missing\n"
                      "  help: a body always stands in braces\n"},
     {"checkpoint <save", "1:12 syntax-7 this `<` is never closed\n"},
