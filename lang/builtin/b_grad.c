@@ -187,6 +187,7 @@ static Value wrt_collect(Session *s, void *ud, size_t n, Value *v, const char *p
   Value x = v[0];
   if (tree_undifferentiated(x, path)) return x;
   if (x.tag == V_PARAM) {
+    if (x.u.p->frozen && *path) return v_none();
     if (x.u.p->frozen)
       fail_help(s, ERR_GRAD_FROZEN, w->at, "`unfreeze` it, or take the gradient by what trains",
                 "a frozen param has no gradient");
@@ -250,6 +251,7 @@ static Value wrt_result(Session *s, void *ud, size_t n, Value *v, const char *pa
   (void)n;
   Value x = v[0];
   if (tree_undifferentiated(x, path) || x.tag == V_UNKNOWN) return x;
+  if (x.tag == V_PARAM && x.u.p->frozen) return v_none();
   Type t = *gr_type(s->stage->g, w->vals[w->next]);
   Value g = {.tag = V_NODE, .aux = s->stage->level, .u.v = w->dx[w->next]};
   Val there = w->dx_there[w->next];

@@ -161,7 +161,8 @@ BUILTIN_FN(bi_freeze) {
     x.u.p->frozen = c->b->op != 0;
     return v_unit();
   }
-  if (c->v[0].tag != V_INST)
+  size_t n;
+  if (c->v[0].tag != V_INST && !value_items(c->v[0], &n))
     fail_at(s, ERR_WANT_MODEL, c->spans[0], "`%s` takes a model, not %s", c->b->name,
             value_type_text(s, c->v[0]));
   for (size_t i = 0; i < c->rest_n; i++) freeze_glob(s, c, c->rest[i], c->rest_spans[i]);

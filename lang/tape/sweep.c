@@ -406,6 +406,7 @@ static Value take_grad(Session *s, void *ud, size_t n, Value *v, const char *pat
   Value g = v_unit();
   TapeMeta m;
   if (x.tag == V_PARAM) {
+    if (x.u.p->frozen && *path) return v_none();
     const LeafGrad *leaf = leaf_of(w, x.u.p);
     if (leaf->dropped) return v_none();
     g = leaf->grad;
