@@ -620,12 +620,32 @@ static size_t read_range(const char *g, const char *end, uint64_t *lo, uint64_t 
   return (size_t)(p + 1 - g);
 }
 
+/* The end of a part of a path, which is a name, a number, or a key in brackets: net.3["a b"].w */
+static const char *path_end(const char *p) {
+  if (*p != '[') return p + strcspn(p, ".[");
+  bool quoted = false;
+  for (p++; *p && (quoted || *p != ']'); p++) {
+    if (quoted && *p == '\\' && p[1])
+      p++;
+    else if (*p == '"')
+      quoted = !quoted;
+  }
+  return *p ? p + 1 : p;
+}
+
+/* Whether a key in brackets begins here: net["a b"], net[(1, "x")], net[true]; `[3]` is a range. */
+static bool is_key(const char *p) {
+  return *p == '[' && (p[1] == '"' || p[1] == '(' || !strncmp(p + 1, "true]", 5) ||
+                       !strncmp(p + 1, "false]", 6));
+}
+
 /* Matches one part of a glob with one part of a path. After a later `*` an earlier one need not
- * match more, so it is enough to go back to the last `*`. */
+ * match more, so it is enough to go back to the last `*`. A key matches as it is written. */
 static bool part_matches(const char *g, const char *g_end, const char *s, const char *s_end) {
   const char *star = NULL, *retry = NULL;
   const char *start = s;
   if (g_end - g == 1 && *g == '*') return s != s_end;
+  if (is_key(g)) return g_end - g == s_end - s && !memcmp(g, s, (size_t)(g_end - g));
   while (s < s_end || g < g_end) {
     bool ok = false;
     if (g < g_end && *g == '*') {
@@ -665,8 +685,10 @@ static bool part_matches(const char *g, const char *g_end, const char *s, const 
   return true;
 }
 
+/* The end of a part of a glob. */
 static const char *part_end(const char *p) {
-  while (*p && *p != '.') p++;
+  if (is_key(p)) return path_end(p);
+  while (*p && *p != '.' && !is_key(p)) p++;
   return p;
 }
 
@@ -677,19 +699,6 @@ static bool is_any(const char *g, const char *end) {
 /* The part behind the one that ends at `end`; NULL if there is none. */
 static const char *next_part(const char *end) {
   return *end == '.' ? end + 1 : *end ? end : NULL;
-}
-
-/* The end of a part of a path, which is a name, a number, or a key in brackets: net.3["a b"].w */
-static const char *path_end(const char *p) {
-  if (*p != '[') return p + strcspn(p, ".[");
-  bool quoted = false;
-  for (p++; *p && (quoted || *p != ']'); p++) {
-    if (quoted && *p == '\\' && p[1])
-      p++;
-    else if (*p == '"')
-      quoted = !quoted;
-  }
-  return *p ? p + 1 : p;
 }
 
 bool str_glob(const char *glob, const char *path) {
