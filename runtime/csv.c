@@ -174,6 +174,8 @@ static bool bad_field(const Csv *c, const Line *line, const char *lo, const char
     help = " (the decimal point is `.`)";
   } else if (first && !number) {
     help = " (a first line is a header only when none of its fields is a number)";
+  } else if (!number) {
+    help = " (`read_table` reads texts, too)";
   }
   if (cut)
     for (n = most; n && ((unsigned char)lo[n] & 0xc0) == 0x80;) n--;

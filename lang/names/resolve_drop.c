@@ -122,16 +122,21 @@ void rs_dropped(Resolver *r, const Node *call) {
           : call->call.args.count ? call->call.args.items[0]->arg.value
                                   : NULL;
   const char *text = fail_source_text(s, call->span, NULL);
-  if (text && first && first->kind == N_NAME && (owns || gives_another(name))) {
-    Found place = rs_lookup(r, first->name);
+  const Node *root = first; /* of a place such as run.xs[0] */
+  while (root && (root->kind == N_DOT || root->kind == N_INDEX))
+    root = root->kind == N_DOT ? root->dot.object : root->index.object;
+  if (text && root && root->kind == N_NAME && (owns || gives_another(name))) {
+    Found place = rs_lookup(r, root->name);
     bool var = (place.kind == F_LOCAL && place.bind->kind == B_VAR) ||
                (place.kind == F_TOP && place.top->is_var) ||
                (place.kind == F_GLOBAL && place.global->is_var);
     const char *update = call_by_place(s, call);
+    const char *name_of = fail_source_text(s, first->span, NULL);
+    if (!name_of) name_of = root->name;
     if (var)
-      dg_help(&s->diags, d, "write `%s .= %s`", first->name, update ? update : text);
+      dg_help(&s->diags, d, "write `%s .= %s`", name_of, update ? update : text);
     else
-      dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, first->name);
+      dg_help(&s->diags, d, "write `let changed = %s`: `%s` stays as it is", text, name_of);
   } else {
     const char *meant = f.kind == F_BUILTIN ? foreign_change(s, name) : NULL;
     dg_help(&s->diags, d, "%s", meant ? meant : "`let _ = ..` says that it is not wanted");
