@@ -10,6 +10,7 @@
 
 #include "lang/builtin/builtin.h"
 #include "lang/names/clauses.h"
+#include "lang/names/meant.h"
 #include "lang/names/module.h"
 #include "lang/value/fail.h"
 #include "parser/parse.h"
@@ -139,6 +140,14 @@ static void say_library(Help *h) {
   }
 }
 
+/* A name of another language: what ckl has for it. */
+static void say_foreign(Help *h) {
+  const char *here = foreign_method_help(h->s, h->topic, NULL, NULL);
+  if (!here) return;
+  buf_printf(h->b, "%s\n  a name of other languages; %s\n", h->topic, here);
+  h->any = true;
+}
+
 bool help_print(Session *s, Buf *b, const char *topic) {
   Help h = {s, b, topic, false};
   say_code(&h);
@@ -146,5 +155,6 @@ bool help_print(Session *s, Buf *b, const char *topic) {
   say_builtin(&h);
   say_program(&h);
   if (!h.any) say_library(&h);
+  if (!h.any) say_foreign(&h);
   return h.any;
 }
