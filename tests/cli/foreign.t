@@ -152,4 +152,9 @@ tap_status $? 'it gets no help for the other one' err
 # a name of the program is its own
 printf 'fn clip(x) = min(x, 1)\nlet np = (a = 1)\nprint(clip(3), np.a)\n' >own.ckl
 gives 0 'what the program declares is no name of others' "$ckl" run own.ckl
+
+# help knows them, too
+gives 0 'help of a name of other languages' "$ckl" help cat
+says out 'here it is `concat([x, y], axis = 1)`' 'it says what ckl has'
+gives 2 'a name of nobody' "$ckl" help nonsense_x
 tap_done
