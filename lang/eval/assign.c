@@ -725,6 +725,33 @@ static APART Flow assign(Session *s, Node *st, Value v, size_t mark, bool done, 
   return FLOW_NEXT;
 }
 
+/* `x = x + a + b` of a variable of script that holds a text, where reading a and b runs nothing:
+ * the text grows where it is, as by `x += a`. False: nothing was done. */
+static APART bool grow_text(Session *s, Node *st, size_t mark) {
+  const Node *x = st->assign.target, *e = st->assign.value;
+  size_t n = 0;
+  for (; e->kind == N_BINARY && e->binary.op == AST_ADD; e = e->binary.left, n++)
+    if (!plain(e->binary.right)) return false;
+  if (e->kind != N_NAME || x->kind != N_NAME || e->name != x->name) return false;
+  if (!owned_on(s) || s->frame->fixed || s->frame->code) return false;
+  Value *slot = variable(s, x);
+  if (!slot || slot->tag != V_STR) return false;
+  Value *more = ARENA_ARRAY(&s->scratch, Value, n);
+  e = st->assign.value;
+  for (size_t i = n; i-- > 0; e = e->binary.left) more[i] = eval_expr(s, e->binary.right);
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  for (size_t i = 0; i < n; i++) {
+    if (more[i].tag != V_STR) return false;
+    buf_put(&b, more[i].u.str->s, more[i].u.str->n);
+  }
+  Value all = n == 1 ? more[0] : v_str(s, b.s ? b.s : "", b.n);
+  owned_settle(s, mark, 1, &all);
+  if (!owned_alone(s, *slot)) return false;
+  value_set(slot, owned_text(s, *slot, all.u.str));
+  return true;
+}
+
 Flow eval_assign(Session *s, Node *st) {
   size_t mark = mem_pool_mark(&s->mem);
   Chain c;
@@ -736,6 +763,8 @@ Flow eval_assign(Session *s, Node *st) {
     chain = !done;
   }
   if (!chain && !done && st->assign.op != AST_UPDATE) {
+    bool sum = st->assign.op == AST_NONE && st->assign.value->kind == N_BINARY;
+    if (sum && st->assign.value->binary.op == AST_ADD && grow_text(s, st, mark)) return FLOW_NEXT;
     v = eval_expr(s, st->assign.value);
     if (s->flow == FLOW_NEXT && assign_number(s, st, v)) return FLOW_NEXT;
   }
