@@ -22,13 +22,13 @@ try 'every allocation of seven programs' --fail-alloc=all tests/golden/grad/scri
   tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl \
   tests/golden/functions/saves-many.ckl tests/golden/trees/map-fold.ckl \
   tests/golden/text/holes.ckl tests/golden/hooks/outside-of-a-block.ckl
-try 'samples of the allocations of the others' --fail-alloc="${ALLOC_SAMPLES:-5}" tests/golden
+try 'samples of the allocations of the others' --fail-alloc="${ALLOC_SAMPLES:-3}" tests/golden
 CKL_CPU=loops
 try 'every allocation of two programs whose kernels are walked' --fail-alloc=all \
   tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl
 try 'samples of the allocations of others whose kernels are walked' \
-  --fail-alloc="${ALLOC_SAMPLES:-5}" tests/golden/functions tests/golden/grad
+  --fail-alloc="${ALLOC_SAMPLES:-3}" tests/golden/functions tests/golden/grad
 CKL_CPU=$code
 try 'samples of the allocations of others in machine code' \
-  --fail-alloc="${ALLOC_SAMPLES:-5}" tests/golden/backward tests/golden/hooks tests/golden/checkpoint
+  --fail-alloc="${ALLOC_SAMPLES:-3}" tests/golden/backward tests/golden/hooks tests/golden/checkpoint
 tap_done
