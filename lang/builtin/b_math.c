@@ -265,8 +265,10 @@ BUILTIN_FN(bi_var) {
   Value d = op_binary(s, AST_SUB, x, m, c->at, c->at, c->at);
   Value r = op_binary(s, AST_MUL, d, d, c->at, c->at, c->at);
   if (n) r = op_reduce(s, OP_SUM, r, n, axes, keep, c->at);
+  /* of too few elements it is 0 / 0, and no number below 0 */
   Dim less = type_dim_of(s, c->v[2], c->spans[2], "`correction`");
-  return op_binary(s, AST_DIV, r, type_dim_value(s, dim_sub(dt, count, less)), c->at, c->at, c->at);
+  Dim by = dim_max(dt, dim_sub(dt, count, less), dim_const(dt, 0));
+  return op_binary(s, AST_DIV, r, type_dim_value(s, by), c->at, c->at, c->at);
 }
 
 BUILTIN_FN(bi_dtype_of) {

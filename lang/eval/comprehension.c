@@ -408,8 +408,8 @@ Value eval_comp(Session *s, Node *e) {
     Value it = seq_source(s, f->loop.iter);
     if (s->flow != FLOW_NEXT) return v_unit();
     source[k] = (CompSource){it, true};
-    if (s->stage) seq_refuse(s, it, f->loop.iter->span);
-    if (it.tag == V_SEQ && s->stage && seq_stays(s, it))
+    if (in_code(s)) seq_refuse(s, it, f->loop.iter->span);
+    if (it.tag == V_SEQ && in_code(s) && seq_stays(s, it))
       fail_help(s, ERR_NOT_YET, f->loop.iter->span,
                 "go through a range, and index: `for i in 0..n`",
                 "not yet: a comprehension of code through a sequence of so many elements, or of a "

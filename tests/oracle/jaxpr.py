@@ -76,6 +76,12 @@ def cumsum(x, axis, reverse):
     return np.flip(np.cumsum(np.flip(x, axis), axis, dtype=x.dtype), axis) if reverse else np.cumsum(x, axis, dtype=x.dtype)
 
 
+def running(f):
+    def apply(x, axis, reverse):
+        return np.flip(f(np.flip(x, axis), axis), axis) if reverse else f(x, axis)
+    return apply
+
+
 def places(shape, indices, ndim, window, collapsed, mapped, operand_batch, index_batch, sizes):
     """An index array for each axis of the operand; all of them broadcast to the shape of the slices."""
     batch = [i for i in range(ndim) if i not in window]
@@ -133,6 +139,7 @@ def put(out, at, updates):  # ckl: of repeated places the last one wins (rule 34
 
 OTHERS = {
     "div": div, "rem": rem, "dot_general": dot_general, "pad": pad, "broadcast_in_dim": broadcast_in_dim, "sort": sort,
+    "cummax": running(np.maximum.accumulate), "cummin": running(np.minimum.accumulate),
     "cumsum": cumsum, "gather": gather, "scatter": scatter(put), "scatter-add": scatter(np.add.at),
     "integer_pow": lambda x, y: np.power(x, float(y)) if x.dtype.kind == "f" else x ** y,
     "reshape": lambda x, new_sizes, dimensions, **_: (x if dimensions is None else x.transpose(dimensions)).reshape(new_sizes),

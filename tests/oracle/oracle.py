@@ -446,6 +446,21 @@ def cumsum(x, axis=0, reverse=False):
     return lax.cumsum(x, axis=axis % x.ndim, reverse=reverse)
 
 
+def running(extreme):
+    """cummax and cummin: of equal elements the last so far takes the gradient (rule 110), where JAX shares it."""
+    def apply(x, axis=0, reverse=False):
+        axis %= x.ndim
+        y = lax.stop_gradient(extreme(x, axis=axis, reverse=reverse))
+        own = (lax.stop_gradient(x) == y) | (x != x)
+        place = lax.broadcasted_iota(jnp.int64, x.shape, axis)
+        if reverse:
+            at = lax.cummin(jnp.where(own, place, x.shape[axis]), axis=axis, reverse=True)
+        else:
+            at = lax.cummax(jnp.where(own, place, 0), axis=axis)
+        return jnp.take_along_axis(x, at, axis)
+    return apply
+
+
 def mod_parts(x, y):
     """Python's, of floats: the remainder, and whether y was added to it."""
     m = lax.rem(*jnp.broadcast_arrays(x, y))
@@ -493,6 +508,7 @@ FUNCTIONS = {
     "any": reduction(jnp.any), "all": reduction(jnp.all), "var": var, "std": std, "norm": norm,
     "logsumexp": logsumexp, "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm,
     "argmax": reduction(some(jnp.argmax)), "argmin": reduction(some(jnp.argmin)), "cumsum": cumsum,
+    "cummax": running(lax.cummax), "cummin": running(lax.cummin),
     "attention": attention, "conv2d": conv2d, "max_pool2d": pool(some(jnp.max)), "avg_pool2d": pool(jnp.mean),
     "reshape": lambda x, dims: jnp.reshape(x, dims), "pad": pad, "einsum": lambda p, *x: jnp.einsum(p.replace(" ", ""), *x),
     "transpose": lambda x, axes=None: jnp.swapaxes(x, -1, -2) if axes is None else jnp.transpose(x, axes),

@@ -101,9 +101,11 @@ static void t_refused(void) {
   refused("a,b\n", DT_F32, "t.csv: holds a header, but no numbers");
   refused("1,2\n3\n", DT_F32, "t.csv:2: 1 field, but line 1 has 2");
   refused("a,b\n1,2\n\n3,4,5\n", DT_F32, "t.csv:4: 3 fields, but line 2 has 2");
-  refused("1,2\n3,x\n", DT_F32, "t.csv:2:3: `x` is not a number");
-  refused("1,2\n3,  \xc3\xa9t\xc3\xa9\n", DT_F32, "t.csv:2:5: `\xc3\xa9t\xc3\xa9` is not a number");
-  refused("1,2\n\xc3\xa9,x\n", DT_F32, "t.csv:2:1: `\xc3\xa9` is not a number");
+  refused("1,2\n3,x\n", DT_F32, "t.csv:2:3: `x` is not a number (`read_table` reads texts, too)");
+  refused("1,2\n3,  \xc3\xa9t\xc3\xa9\n", DT_F32,
+          "t.csv:2:5: `\xc3\xa9t\xc3\xa9` is not a number (`read_table` reads texts, too)");
+  refused("1,2\n\xc3\xa9,x\n", DT_F32,
+          "t.csv:2:1: `\xc3\xa9` is not a number (`read_table` reads texts, too)");
   refused("1,,2\n", DT_F32, "t.csv:1:3: the field is empty");
   refused("1,2\n3,\n", DT_F32, "t.csv:2:3: the field is empty");
   refused("1\t2\t3\n\t5\t6\n", DT_F32, "t.csv:2:1: the field is empty");
@@ -125,11 +127,14 @@ static void t_refused(void) {
   refused("9223372036854775808", DT_I64,
           "t.csv:1:1: `9223372036854775808` is not a whole number that an i64 holds");
   refused("nan", DT_I64, "t.csv:1:1: `nan` is not a whole number that an i64 holds");
-  refused("0x10\n1\n0x10\n", DT_F32, "t.csv:3:1: `0x10` is not a number");
-  refused("1 2\n1_000 2\n", DT_F32, "t.csv:2:1: `1_000` is not a number");
+  refused("0x10\n1\n0x10\n", DT_F32,
+          "t.csv:3:1: `0x10` is not a number (`read_table` reads texts, too)");
+  refused("1 2\n1_000 2\n", DT_F32,
+          "t.csv:2:1: `1_000` is not a number (`read_table` reads texts, too)");
   refused("1\n2", DT_I16, "t.csv: a table is read as f32, f64 or i64, not as i16");
   refused("1,2\n3,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xc3\xa9zzz", DT_F32,
-          "t.csv:2:3: `aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...` is not a number");
+          "t.csv:2:3: `aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...` is not a number (`read_table` "
+          "reads texts, too)");
   Err e;
   check(!parse("1,2\0,3", 6, DT_F32, &e));
   check_str(e.text, "t.csv: is no text (it has NUL bytes)");
