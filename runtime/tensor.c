@@ -18,8 +18,10 @@ const DTypeInfo dtype_info[DT_COUNT] = {
 };
 
 int dtype_find(const char *name) {
-  bool sized = strchr("uif", name[0]) && name[1] >= '1' && name[1] <= '8'; /* most names are not */
-  for (int i = 0; i < DT_COUNT && (sized || name[0] == 'b'); i++)
+  char a = name[0];
+  bool sized =
+      (a == 'u' || a == 'i' || a == 'f') && name[1] >= '1' && name[1] <= '8'; /* most are not */
+  for (int i = 0; i < DT_COUNT && (sized || a == 'b'); i++)
     if (strcmp(dtype_info[i].name, name) == 0) return i;
   return -1;
 }
