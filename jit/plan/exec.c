@@ -553,13 +553,11 @@ static Outcome run_steps(Exec *x, Tensor **out) {
         x->e->operand = (int)p->origin[s->node];
         return RUN_ERROR;
       }
-      if (f->times) note_time(x, i, now() - start);
     } else if (!s->moved && !done) {
       if (!run_kernel(x, s, &st)) return RUN_ERROR;
       if (st.failed) return RUN_FAILED;
-      if (f->times) note_time(x, i, now() - start);
     }
-
+    if (f->times && !s->moved && !done) note_time(x, i, now() - start);
     if (f->j->config.check) poison_dead(x, (uint32_t)i);
     for (size_t k = 0; k < p->held_count; k++) {
       if (p->helds[k].last != i) continue;

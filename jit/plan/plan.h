@@ -62,8 +62,8 @@ typedef struct Slot { /* memory in the arena: a value, or a panel */
   DType dtype;
   Dim count;
   uint32_t first, last; /* steps */
-  bool panel,
-      lent; /* lent: the evaluator or the host sees its memory, which they copy to keep it */
+  bool panel;
+  bool lent; /* the evaluator or the host sees its memory, which they copy to keep it */
 } Slot;
 
 typedef struct Held {

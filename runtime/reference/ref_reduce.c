@@ -349,8 +349,8 @@ typedef enum Running { RUNNING_SUM, RUNNING_MAX, RUNNING_MIN } Running;
 #define NEXT(T, F)                                                                                 \
   static T F(Running kind, T a, T x) {                                                             \
     if (kind == RUNNING_SUM) return a + x;                                                         \
-    bool before = kind == RUNNING_MAX ? x > a : x < a;                                             \
-    return a == a && (before || x != x) ? x : a;                                                   \
+    bool max = kind == RUNNING_MAX;                                                                \
+    return BEATS(x, a) ? x : a;                                                                    \
   }
 NEXT(double, next_f64)
 NEXT(float, next_f32)
