@@ -488,11 +488,11 @@ static bool no_clause(Parser *ps, Tok t) {
              "expressions stand in parentheses");
 }
 
-/* `{"a": 1}`; t is the colon. What stands in the braces is shown in brackets if it is short. */
+/* `{"a": 1}` with its brace open; t is the colon. What stands in the braces is shown in brackets if it is short. */
 static bool dict_in_braces(Parser *ps, Tok t) {
   const Lexer *lx = &ps->lx;
   uint32_t lo = lx->open[lx->depth - 1].at + 1;
-  size_t n = top(ps) == '{' ? strcspn(lx->text + lo, "{}\n`") : 0;
+  size_t n = strcspn(lx->text + lo, "{}\n`");
   Buf b;
   buf_init_arena(&b, ps->c->arena);
   if (n && n <= 40 && lx->text[lo + n] == '}')
@@ -533,7 +533,7 @@ static bool after_operand(Parser *ps, Tok t) {
   }
   if (t.kind == TK_ARROW)
     return say(ps, ERR_SYNTAX_WORD, t.lo, t.hi, "a function is written `fn(x) = e`", NULL);
-  for (int i = 1; t.kind == TK_COLON && i < 6; i++)
+  for (int i = 1; t.kind == TK_COLON && top(ps) == '{' && i < 6; i++)
     if (gr_symbol(ps->gr, i) == TK_LBRACE) return dict_in_braces(ps, t);
   if (t.kind == TK_STR_OPEN && ps->prev.kind == TK_IDENT && ps->prev.hi == t.lo)
     return say(ps, ERR_SYNTAX_STRING, ps->prev.lo, t.lo + 1,

@@ -6,6 +6,7 @@
  * formatted text parses without errors to an equal tree with as many comments, and formatting again
  * changes nothing. Time per byte is bounded. Prints the offending text and exits with 1 on a
  * find. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,16 @@ static size_t text_n;
 #include "tests/fuzz/grow.h"
 
 _Noreturn static void find(const char *what, const char *more) {
-  printf("fuzz-parse: %s\n--- text\n%.*s\n--- end\n%s\n", what, (int)text_n, text, more);
+  printf("fuzz-parse: %s\n%s\n", what, more);
   fflush(stdout);
   abort();
+}
+
+/* A sanitizer aborts (run-fuzz asks for it): show the text. */
+static void on_abort(int sig) {
+  (void)sig;
+  printf("--- text\n%.*s\n--- end\n", (int)text_n, text);
+  fflush(stdout);
 }
 
 /* ---- the corpus: small programs that together use every construct */
@@ -291,6 +299,7 @@ int main(int argc, char **argv) {
   double seconds = argc > 1 ? atof(argv[1]) : 1;
   state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
   printf("fuzz-parse: seed %llu\n", (unsigned long long)state);
+  signal(SIGABRT, on_abort);
   state = state * 2654435761u + 88172645463325252ull;
   for (int k = 0; k < GROW_KINDS; k++) grow_names[k] = (GrowNames){names, COUNT(names)};
   long n = 0;
