@@ -488,7 +488,8 @@ static bool no_clause(Parser *ps, Tok t) {
              "expressions stand in parentheses");
 }
 
-/* `{"a": 1}` with its brace open; t is the colon. What stands in the braces is shown in brackets if it is short. */
+/* `{"a": 1}`, its brace open; t is the colon. What stands in the braces is shown in brackets if it
+ * is short. */
 static bool dict_in_braces(Parser *ps, Tok t) {
   const Lexer *lx = &ps->lx;
   uint32_t lo = lx->open[lx->depth - 1].at + 1;
