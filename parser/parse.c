@@ -167,6 +167,8 @@ Node *ps_clause_arg(Parser *ps, Node *arg) {
   for (uint32_t i = 0; i < l->count; i++) named += l->items[i]->arg.name.name != NULL;
   if (l->count == 1 && !named) {
     Node *e = l->items[0]->arg.value;
+    e->parens = false; /* `f (({ }))` has the tree of `f ({ })` */
+    e = ps_value(ps, e);
     e->parens = true;
     e->span = arg->span;
     return e;
