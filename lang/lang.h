@@ -118,8 +118,9 @@ struct Session {
   DimTab *dims; /* of constants: attributes of script's ops */
   Module **modules;
   size_t module_count, module_cap;
-  Module *main; /* the program or the REPL's top level */
-  Module *prelude;
+  Module *main;    /* the program or the REPL's top level */
+  Module *prelude; /* functions of the host */
+  Table shelf;     /* the file of each name of the library that needs no `use` */
   Local *locals;
   size_t local_count, local_cap;
   Frame *frame;

@@ -138,7 +138,7 @@ static void start_job(void *ud) {
   builtin_start(s);
   src_init(&s->sources, &s->perm);
   s->dims = dim_tab_new(&s->perm);
-  s->prelude = module_embedded(s, "prelude", (Span){0});
+  shelf_start(s);
   host_declare_all(s);
   Module *m = ARENA_NEW(&s->perm, Module);
   m->name = names_of(s->names, "main");

@@ -492,8 +492,8 @@ static APART OpenBlock *layer_enter(Session *s, const FnObj *f) {
 }
 
 static bool is_attention(const Session *s, const FnObj *f) {
-  return s->stage && s->stage->open && f->module == s->prelude && !f->self &&
-         f->decl->kind == N_FN && !strcmp(f->decl->fn->name.name, "attention");
+  return s->stage && s->stage->open && f->module->library && !f->self && f->decl->kind == N_FN &&
+         !strcmp(f->decl->fn->name.name, "attention");
 }
 
 /* The result of a call of code is a value, in code as in script: a param is read (rule 72). */

@@ -11,6 +11,7 @@
 #include "lang/names/clauses.h"
 #include "lang/names/help.h"
 #include "lang/names/module.h"
+#include "stdlib/embed.h"
 
 static const char *visible(Session *s, size_t i) {
   Module *ms[2] = {s->main, s->prelude};
@@ -21,6 +22,8 @@ static const char *visible(Session *s, size_t i) {
   }
   if (i < builtin_count) return builtin_table[i].name;
   i -= builtin_count;
+  if (i < std_name_count) return std_names[i].name;
+  i -= std_name_count;
   if (i < keyword_count) return keyword_table[i].name;
   i -= keyword_count;
   return i < clause_count ? clause_table[i].word : NULL;
@@ -98,8 +101,9 @@ static const char *member(Session *s, Value v, size_t i, bool functions) {
       return ms[m]->globals[i].kind == G_FN ? ms[m]->globals[i].name : "";
     i -= ms[m]->global_count;
   }
-  if (i >= builtin_count) return NULL;
-  return builtin_table[i].fn ? builtin_table[i].name : "";
+  if (i < builtin_count) return builtin_table[i].fn ? builtin_table[i].name : "";
+  i -= builtin_count;
+  return i < std_name_count ? std_names[i].name : NULL;
 }
 
 const char *complete_name(Session *s, const char *typed, size_t i) {

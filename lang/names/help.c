@@ -127,7 +127,7 @@ static void say_module(Help *h, const StdFile *f, const NodeList *items) {
 static void say_library(Help *h) {
   Session *s = h->s;
   for (const StdFile *f = std_files; f->name; f++) {
-    if (!strcmp(f->name, "prelude")) continue; /* seen without `use` */
+    if (f->shelf) continue; /* seen without `use` */
     ParseContext pc = {&s->scratch, s->names, &s->sources, &s->diags};
     uint32_t file = src_add_passing(&s->sources, fail_text(s, "<%s>", f->name), f->text, f->size);
     const NodeList *items = &parse_file(&pc, file)->file.items;

@@ -134,7 +134,7 @@ static bool text_declares(const char *text, const char *name) {
 
 static const StdFile *module_file(const char *name) {
   for (const StdFile *f = std_files; f->name; f++)
-    if (!strcmp(f->name, name) && strcmp(name, "prelude")) return f;
+    if (!strcmp(f->name, name) && !f->shelf) return f;
   return NULL;
 }
 

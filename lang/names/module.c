@@ -109,8 +109,8 @@ Global *global_own(const Module *m, Name name) {
 
 Global *global_find(Session *s, Module *m, Name name) {
   Global *g = global_own(m, name);
-  if (g || m == s->prelude || !s->prelude) return g;
-  return global_own(s->prelude, name);
+  if (!g && m != s->prelude) g = global_own(s->prelude, name);
+  return g ? g : shelf_find(s, name);
 }
 
 /* Messages show where a name was declared last. */
@@ -256,23 +256,63 @@ Module *module_load_file(Session *s, const Door *door, const char *path, Span at
   return m;
 }
 
-Module *module_embedded(Session *s, const char *name, Span at) {
+typedef struct LibraryJob {
+  Session *s;
+  const StdFile *f;
+  Module *m;
+} LibraryJob;
+
+static void library_job(void *ud) {
+  LibraryJob *j = ud;
+  log_line(j->s, LOG_LOAD, "%s", j->f->name);
+  j->m = module_new(j->s, j->f->name, NULL, j->f->text, j->f->size);
+  j->m->library = j->f;
+  j->m->loading = true;
+  parse_module(j->s, j->m);
+  module_declare(j->s, j->m);
+}
+
+/* A name may be met, and its file be read, in the middle of anything; what failed half way, for
+ * want of memory, is read anew the next time. */
+static Module *library_file(Session *s, const StdFile *f) {
+  LibraryJob j = {s, f, NULL};
+  int code = api_guard(s, library_job, &j);
+  if (j.m) j.m->loading = false;
+  if (code == MEM_OK) return j.m;
+  if (j.m) j.m->library = NULL;
+  mem_throw(&s->mem, code);
+}
+
+static Module *library_loaded(Session *s, const StdFile *f) {
   for (size_t i = 0; i < s->module_count; i++)
-    if (!s->modules[i]->path && !strcmp(s->modules[i]->name, name)) {
-      if (s->modules[i]->loading)
-        fail_at(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, s->modules[i]));
-      return s->modules[i];
-    }
+    if (s->modules[i]->library == f) return s->modules[i];
+  return NULL;
+}
+
+static Module *module_embedded(Session *s, const char *name, Span at) {
   const StdFile *f = std_files;
-  while (f->name && strcmp(f->name, name)) f++;
+  while (f->name && (f->shelf || strcmp(f->name, name) != 0)) f++;
   if (!f->name) return NULL;
-  log_line(s, LOG_LOAD, "%s", name);
-  Module *m = module_new(s, name, NULL, f->text, f->size);
-  parse_module(s, m);
-  m->loading = true;
-  module_declare(s, m);
-  m->loading = false;
-  return m;
+  Module *m = library_loaded(s, f);
+  if (m && m->loading) fail_at(s, ERR_USE_CYCLE, at, "`use` goes in a circle: %s", use_chain(s, m));
+  return m ? m : library_file(s, f);
+}
+
+/* ---- the shelf */
+
+void shelf_start(Session *s) {
+  s->shelf = (Table){.arena = &s->perm};
+  for (size_t i = 0; i < std_name_count; i++)
+    table_set(&s->shelf, table_key(names_of(s->names, std_names[i].name)), std_names[i].file);
+  s->prelude = module_new(s, "prelude", NULL, "", 0);
+  s->prelude->declared = true;
+}
+
+Global *shelf_find(Session *s, Name name) {
+  ptrdiff_t file = table_get(&s->shelf, table_key(name));
+  if (file == TABLE_NONE) return NULL;
+  Module *m = library_loaded(s, &std_files[file]);
+  return global_own(m ? m : library_file(s, &std_files[file]), name);
 }
 
 static const char *use_chain(Session *s, const Module *from) {
@@ -322,7 +362,7 @@ const Builtin *module_builtin(Session *s, const Module *m, Name name) {
  * (relu)`, `data.split`. */
 bool module_visible_anyway(Session *s, const Module *m, Name name, Value *v) {
   if (m->path) return false;
-  Global *g = s->prelude ? global_own(s->prelude, name) : NULL;
+  Global *g = global_find(s, s->prelude, name);
   const Builtin *b = g ? NULL : builtin_find(s, name);
   if (name[0] == '_' || (!g && (!b || !b->fn))) return false;
   if (v) *v = g ? g->v : (Value){.tag = V_BUILTIN, .u.builtin = b};

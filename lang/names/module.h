@@ -27,15 +27,20 @@ struct Module {
   Table top_calls;                 /* of the top level: how many have been numbered, by name */
   Module **uses; /* all used modules, to find cycles; `use m` also makes a G_MODULE global */
   bool loading, declared;
+  const struct StdFile *library; /* NULL: no file of the embedded library */
 };
 
 /* `door`: the limits on files of the program; NULL for a path that the host itself passes. */
 Module *module_load_file(Session *s, const Door *door, const char *path, Span at);
-Module *module_embedded(Session *s, const char *name, Span at);
+
+void shelf_start(Session *s); /* its names, and an empty prelude */
+/* What the library declares by this name for programs that do not `use` it, or NULL. Its file is
+ * read now unless it was before. */
+Global *shelf_find(Session *s, Name name);
 
 void module_declare_items(Session *s, Module *m, Node *ast, bool repl);
 
-Global *global_find(Session *s, Module *m, Name name); /* file, `use`, then prelude */
+Global *global_find(Session *s, Module *m, Name name); /* file, `use`, prelude, shelf */
 Global *global_own(const Module *m, Name name);        /* file and `use` alone */
 /* The builtin that a module sees by this name: `_name` only in the embedded library. */
 const struct Builtin *module_builtin(Session *s, const Module *m, Name name);

@@ -9,6 +9,7 @@
 #include "lang/names/reach.h"
 #include "lang/names/resolver.h"
 #include "lang/value/fail.h"
+#include "stdlib/embed.h"
 
 /* ---- looking up */
 
@@ -119,6 +120,7 @@ const char *rs_near_value(Resolver *r, Name name) {
   near_global(&b, r->m, false);
   near_global(&b, r->s->prelude, false);
   for (size_t i = 0; i < builtin_count; i++) near_try(&b, builtin_table[i].name);
+  for (size_t i = 0; i < std_name_count; i++) near_try(&b, std_names[i].name);
   for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
   static const char *const reserved[] = {"return",     "break", "continue", "while", "assert",
                                          "checkpoint", "wrap",  "true",     "false", "self"};
@@ -209,6 +211,7 @@ static void note_visit(void *ud, Node *n) {
   if (n->kind == N_FN) note(&q->let, n->fn->name.name);
   if (n->kind == N_RECORD)
     for (uint32_t i = 0; i < n->list.count; i++) note(&q->field, n->list.items[i]->arg.name.name);
+  if (n->kind == N_NAME) shelf_find(q->s, n->name); /* what is loaded later would not be seen */
   if (n->kind == N_TYPE_FIELD) note(&q->field, n->type_field.name.name);
   if (n->kind == N_STRING)
     for (uint32_t i = 0; i < n->string.count; i++) note_visit(ud, n->string.items[i].hole);
@@ -220,6 +223,7 @@ bool rs_anywhere(Resolver *r, Name name, bool lets) {
   Anywhere *q = &r->anywhere;
   if (!q->field.arena) {
     q->field.arena = q->let.arena = &r->s->scratch;
+    q->s = r->s;
     for (size_t i = 0; i < r->s->module_count; i++)
       if (r->s->modules[i]->ast) note_visit(q, r->s->modules[i]->ast);
   }

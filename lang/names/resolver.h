@@ -45,6 +45,7 @@ typedef struct Bind {
 
 /* Names of members and `let`s in all loaded files: see rs_anywhere. */
 typedef struct Anywhere {
+  Session *s;
   Table field, let;
 } Anywhere;
 

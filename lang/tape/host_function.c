@@ -140,9 +140,7 @@ static Node *parsed(Session *s, const char *declaration, size_t k, HostFn *h) {
   if (s->diags.errors > before) dg_throw(&s->diags);
   check_declaration(s, ast, h);
   const Word *w = &ast->file.items.items[0]->fn->name;
-  const Global *g = global_own(s->prelude, w->name);
-  bool host = g && g->decl && g->decl->span.file != s->prelude->file;
-  if ((g && !host) || builtin_find(s, w->name) || w->name[0] == '_')
+  if (shelf_find(s, w->name) || builtin_find(s, w->name) || w->name[0] == '_')
     fail_at(s, ERR_HOST_TYPE, w->span, "`%s` is a name of the language", w->name);
   return ast;
 }

@@ -15,6 +15,7 @@
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
 #include "lang/value/path.h"
+#include "stdlib/embed.h"
 
 const char *fail_text(Session *s, const char *fmt, ...) {
   Buf b;
@@ -229,6 +230,7 @@ const char *fail_suggest(Session *s, Name name) {
     if (ms[m])
       for (size_t i = 0; i < ms[m]->global_count; i++) near_try(&b, ms[m]->globals[i].name);
   for (size_t i = 0; i < builtin_count; i++) near_try(&b, builtin_table[i].name);
+  for (size_t i = 0; i < std_name_count; i++) near_try(&b, std_names[i].name);
   for (int i = 0; i < DT_COUNT; i++) near_try(&b, dtype_info[i].name);
   return b.found;
 }

@@ -36,7 +36,7 @@ if [ -x "$CKL_CODEGEN" ]; then
   gives 0 'a profile of compiled code' env CKL_CPU=native timeout 60 "$ckl" run --profile main.ckl
   says err 'Gflop/s  line' 'a table of compiled code'
   says err 'main.ckl:5 ' 'what code of the library takes is at the line that calls it'
-  tap_empty "$(grep -e '<nn>' -e '<prelude>' err)" 'not at its own'
+  tap_empty "$(grep -e '<nn>' -e '<losses>' err)" 'not at its own'
 fi
 gives 0 'without it' timeout 60 "$ckl" run --interpret main.ckl
 tap_empty "$(cat err)" 'nothing is printed'

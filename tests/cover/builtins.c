@@ -1,6 +1,6 @@
 /* builtins FILE [all] [NAME]: every builtin in every form, in every mode.
  *
- * In: the rows of lang/builtin/builtins.def, the functions of stdlib/prelude.ckl, and directed
+ * In: the rows of lang/builtin/builtins.def, the functions of stdlib/shelf/, and directed
  * cases (builtins.txt, whose head describes its lines). Out: TAP, one test for each row, and a
  * table of what its cases show.
  *
@@ -253,11 +253,9 @@ static void put_span(Text *t, const char *text, Span span) {
 
 /* Rows for the functions that programs see without `use` and that are written in ckl, except those
  * of builtins that they wrap. */
-static void library_rows(void) {
-  const StdFile *f = std_files;
-  while (strcmp(f->name, "prelude") != 0) f++;
+static void library_rows_of(const StdFile *f) {
   ParseContext c = {&w.arena, w.names, &w.src, &w.diags};
-  const Node *file = parse_file(&c, src_add(&w.src, "prelude", f->text, f->size));
+  const Node *file = parse_file(&c, src_add(&w.src, f->name, f->text, f->size));
   for (uint32_t i = 0; i < file->file.items.count; i++) {
     const Node *n = file->file.items.items[i];
     char wrapped[40];
@@ -277,6 +275,11 @@ static void library_rows(void) {
     if (row_count == ROWS) abort();
     rows[row_count++] = (Row){n->fn->name.name, t.s, n->fn->is_proc ? BI_SCRIPT : 0};
   }
+}
+
+static void library_rows(void) {
+  for (const StdFile *f = std_files; f->name; f++)
+    if (f->shelf) library_rows_of(f);
 }
 
 /* ---- programs of a case */
