@@ -331,7 +331,9 @@ static bool put_at(Session *s, Tensor *t, const Index *index, AstOp op, Value v,
   Tensor *idx[CKL_MAX_RANK];
   int k = 0, first = 0;
   if (index->count > (size_t)t->rank || (op == AST_SUB && t->dtype == DT_BOOL)) return false;
-  if (!becomes(v, t->dtype) || (op != AST_NONE && op != AST_ADD && op != AST_SUB)) return false;
+  bool scales = op == AST_MUL || op == AST_DIV;
+  if (!becomes(v, t->dtype) || (op != AST_NONE && op != AST_ADD && op != AST_SUB && !scales))
+    return false;
   for (size_t i = 0; i < index->count; i++) {
     Value at_axis;
     int64_t one;
@@ -363,13 +365,18 @@ static bool put_at(Session *s, Tensor *t, const Index *index, AstOp op, Value v,
   if (v.tag == V_TENSOR && !stretches(v.u.t->t, &all)) return false;
   Value nv = op_as_tensor(s, v, t->dtype, at);
   if (op == AST_SUB) nv = op_unary(s, OP_NEG, nv, at);
+  if (scales) { /* of an index that is there twice, the last one counts */
+    Value old = op_index(s, v_tensor(s, tn_ref(t)), index);
+    nv = op_binary(s, op, old, nv, at, index->node->span, at);
+    if (nv.tag != V_TENSOR || nv.u.t->t->dtype != t->dtype) return false;
+  }
   Dim to[CKL_MAX_RANK];
   for (int i = 0; i < rank; i++) to[i] = dim_const(op_dims_of(s), all.dim[i]);
   nv = op_broadcast(s, nv, rank, to, at);
   if (nv.tag != V_TENSOR || nv.u.t->node) return false;
   Ref ref = {.mem = &s->mem, .interrupt = &s->kernel.stop};
   Tensor *view = tn_view(&s->mem, t, k + r.rank, dim, stride, r.offset);
-  bool done = view && ref_put_in(&ref, view, nv.u.t->t, k, idx, op != AST_NONE);
+  bool done = view && ref_put_in(&ref, view, nv.u.t->t, k, idx, op != AST_NONE && !scales);
   tn_unref(view);
   return done;
 }
