@@ -12,6 +12,7 @@
 #include "lang/eval/ops.h"
 #include "lang/eval/want.h"
 #include "lang/names/meant.h"
+#include "lang/value/columns.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/repr.h"
@@ -161,7 +162,14 @@ BUILTIN_FN(bi_str) {
     print_value(s, &b, c->v[0], false);
   } else {
     Print p = {.s = s, .out = &b, .at = c->spans[0], .hole = late, .ud = &unknown};
-    print_inline(&p, print_definite(s, c->v[0], c->spans[0]), false);
+    size_t n;
+    const Column *columns = columns_of(s, c->v[0], &n, c->spans[0]);
+    for (size_t i = 0; columns && i < n; i++)
+      if (!columns[i].texts) columns = NULL;
+    if (!columns)
+      print_inline(&p, print_definite(s, c->v[0], c->spans[0]), false);
+    else if (columns_show(s, &b, columns, n))
+      b.n--; /* the last newline */
   }
   return known_text(s, c, &b, unknown);
 }

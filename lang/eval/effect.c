@@ -4,7 +4,8 @@
  * code the text becomes a template, an attribute of the node, with a hole for each value that is
  * known at run time; nodes are ordered by the unit's token. In a template, `{}` is a value,
  * `{:format}` a value by a format, `{=}` a tensor as a table, `{~}` a value inside of another,
- * `{0}` a NUL byte; `{{` `}}` are braces; `{.}` at its end: no newline follows.
+ * `{0}` a NUL byte; `{{` `}}` are braces; `{.}` at its end: no newline follows. `{#n ..}` are n
+ * columns of a dict (see put_columns).
  * Invariant: the same program prints the same in script and in code.
  */
 #include <string.h>
@@ -25,6 +26,7 @@
 #include "lang/eval/want.h"
 #include "lang/tape/callback.h"
 #include "lang/tape/host_function.h"
+#include "lang/value/columns.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/log.h"
@@ -76,7 +78,32 @@ static void hole(const Print *p, Value v) {
   operand(t, v);
 }
 
-/* Puts v into the text; with `whole`, a tensor without a format becomes a table. */
+/* Texts with their lengths before them. */
+static void put_counted(Buf *out, const char *text) {
+  buf_printf(out, "%zu:%s", strlen(text), text);
+}
+
+/* For each column its key, then `=` for an operand, or the number of texts, that of the empty ones,
+ * and those texts that may be shown. */
+static void put_columns(Template *t, const Column *c, size_t n) {
+  flush(t);
+  buf_printf(&t->text, "{#%zu ", n);
+  for (size_t i = 0; i < n; i++) {
+    put_counted(&t->text, c[i].key);
+    if (!c[i].texts) {
+      buf_putc(&t->text, '=');
+      operand(t, c[i].v);
+      continue;
+    }
+    buf_printf(&t->text, "%zu:%lld:", c[i].count, (long long)c[i].empty);
+    for (size_t k = 0; k < c[i].count && k < PRINT_INLINE_MOST; k++)
+      put_counted(&t->text, c[i].texts[k]);
+  }
+  buf_putc(&t->text, '}');
+}
+
+/* Puts v into the text; with `whole`, a tensor or a dict of columns without a format becomes a
+ * table. */
 static void put(Template *t, Value v, const Format *f, Span at, bool quoted, bool whole) {
   if (v.tag == V_ROWS) rows_refuse(t->s, at);
   v = print_definite(t->s, v, at);
@@ -84,6 +111,12 @@ static void put(Template *t, Value v, const Format *f, Span at, bool quoted, boo
     flush(t);
     buf_puts(&t->text, "{=}");
     operand(t, v);
+    return;
+  }
+  size_t n;
+  const Column *columns = whole && !f ? columns_of(t->s, v, &n, at) : NULL;
+  if (columns) {
+    put_columns(t, columns, n);
     return;
   }
   Print p = {.s = t->s, .out = &t->plain, .f = f, .at = at, .hole = hole, .ud = t};
@@ -223,6 +256,42 @@ void effect_assert(Session *s, Value cond, const Value *left, const Value *right
 
 /* ---- at run time */
 
+static size_t get_number(const char **p) {
+  size_t n = 0;
+  while (**p >= '0' && **p <= '9') n = n * 10 + (size_t)(*(*p)++ - '0');
+  ++*p; /* what ends it */
+  return n;
+}
+
+static const char *get_counted(Session *s, const char **p) {
+  size_t n = get_number(p);
+  const char *text = arena_strdup(&s->scratch, *p, n);
+  *p += n;
+  return text;
+}
+
+/* What put_columns wrote, from the number on; what follows it. */
+static const char *get_columns(Session *s, Buf *out, const char *p, Tensor *const *in, int *k) {
+  size_t n = get_number(&p);
+  Column *c = ARENA_ARRAY(&s->scratch, Column, n);
+  for (size_t i = 0; i < n; i++) {
+    c[i].key = get_counted(s, &p);
+    if (*p == '=') {
+      c[i].t = in[(*k)++];
+      p++;
+      continue;
+    }
+    c[i].count = get_number(&p);
+    c[i].empty = (int64_t)get_number(&p);
+    size_t kept = c[i].count < PRINT_INLINE_MOST ? c[i].count : PRINT_INLINE_MOST;
+    const char **texts = ARENA_ARRAY(&s->scratch, const char *, kept);
+    for (size_t j = 0; j < kept; j++) texts[j] = get_counted(s, &p);
+    c[i].texts = texts;
+  }
+  if (columns_show(s, out, c, n)) out->n--; /* the last newline */
+  return p;
+}
+
 /* Fills the holes of a template with tensors. False: no newline follows. */
 static bool render(Session *s, Buf *out, const char *text, Tensor *const *in, int n) {
   int k = 0;
@@ -233,6 +302,10 @@ static bool render(Session *s, Buf *out, const char *text, Tensor *const *in, in
     }
     if (*p != '{') {
       buf_putc(out, *p);
+      continue;
+    }
+    if (p[1] == '#') {
+      p = get_columns(s, out, p + 2, in, &k);
       continue;
     }
     const char *end = strchr(p, '}');

@@ -12,6 +12,7 @@
 
 #include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
+#include "lang/value/columns.h"
 #include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
@@ -19,9 +20,7 @@
 enum {
   PRINT_DEEP = 64,   /* deeper values are left out */
   TABLE_MOST = 1000, /* elements of a table that is printed in full */
-  INLINE_MOST = 100, /* elements of a line that is printed in full */
-  EDGE = 3,          /* items kept at each edge */
-  TABLE_WIDTH = 98   /* columns of a table */
+  EDGE = 3           /* items kept at each edge */
 };
 
 /* ---- formats as text */
@@ -375,12 +374,12 @@ static void put_type(Buf *out, const Tensor *t) {
 }
 
 void print_line(Buf *out, const Tensor *t, const Format *f, bool inside) {
-  if (inside && tn_count(t) > INLINE_MOST) {
+  if (inside && tn_count(t) > PRINT_INLINE_MOST) {
     put_type(out, t);
     return;
   }
   Cells c;
-  cells_init(&c, t, f, INLINE_MOST);
+  cells_init(&c, t, f, PRINT_INLINE_MOST);
   in_line(out, &c, 0, 0);
 }
 
@@ -406,7 +405,7 @@ static void rows(TableRows *r, int axis, int64_t at) {
     bool gap = gap_at(c, axis, k);
     if (last) {
       int need = gap ? 3 : r->width;
-      if (k && r->column + 1 + need > TABLE_WIDTH) {
+      if (k && r->column + 1 + need > PRINT_WIDTH) {
         buf_putc(r->out, '\n');
         begin_line(r, 2 + c->t->rank);
       } else if (k) {
@@ -457,6 +456,20 @@ void print_table(Session *s, Buf *out, const Tensor *t) {
   else
     rows(&r, 0, 0);
   buf_putc(out, '\n');
+}
+
+void print_cells(Session *s, const Tensor *t, int64_t n, const char **out) {
+  Tensor head = *t;
+  Cells c;
+  head.dim[0] = n;
+  cells_init(&c, &head, NULL, TABLE_MOST);
+  if (n) choose_style(s, &c);
+  for (int64_t i = 0; i < n; i++) {
+    Buf b;
+    buf_init_arena(&b, &s->scratch);
+    cell(&b, &c, i);
+    out[i] = b.s;
+  }
 }
 
 void print_typed(Session *s, Buf *out, const Tensor *t) {
@@ -551,9 +564,14 @@ static void misfit(const Print *p, const char *why, Value v) {
           why);
 }
 
-/* `names` or `keys` of the items, or neither; of a `set` the keys alone. */
+/* `names` or `keys` of the items, or neither; of a `set` the keys alone; of columns the long ones
+ * by their type, as long tensors are. */
 static void items(const Print *outer, size_t n, const Value *v, const Name *names,
                   const Value *keys, bool set, int depth) {
+  bool columns = false;
+  for (size_t i = 0; keys && i < n && !columns; i++)
+    columns = v[i].tag == V_LIST && v[i].u.list->count > PRINT_INLINE_MOST;
+  if (columns) columns = columns_in(n, v);
   Print inner = *outer, *p = &inner;
   inner.inside = true;
   for (size_t i = 0; i < n; i++) {
@@ -566,7 +584,10 @@ static void items(const Print *outer, size_t n, const Value *v, const Name *name
     if (keys) buf_puts(p->out, dict_key_text(p->s, keys[i]));
     if (keys && set) continue;
     if (keys) buf_puts(p->out, ": ");
-    inline_value(p, v[i], true, depth + 1);
+    if (columns && v[i].tag == V_LIST && v[i].u.list->count > PRINT_INLINE_MOST)
+      buf_puts(p->out, value_type_text(p->s, v[i]));
+    else
+      inline_value(p, v[i], true, depth + 1);
   }
 }
 
@@ -687,6 +708,12 @@ void print_value(Session *s, Buf *out, Value v, bool nested) {
   const Tensor *t = v_tensor_of(v);
   if (!nested && t && t->rank) {
     print_typed(s, out, t);
+    return;
+  }
+  size_t n;
+  const Column *columns = nested ? NULL : columns_of(s, v, &n, (Span){0});
+  if (columns) {
+    if (columns_show(s, out, columns, n)) out->s[--out->n] = 0; /* the last newline */
     return;
   }
   Print p = {.s = s, .out = out};

@@ -4,6 +4,11 @@
 
 #include "lang/lang.h"
 
+enum {
+  PRINT_INLINE_MOST = 100, /* elements of a line that is printed in full */
+  PRINT_WIDTH = 98         /* columns of a table */
+};
+
 /* How a value is written on one line. */
 typedef struct Print {
   Session *s;
@@ -33,6 +38,8 @@ void show_value(Session *s, Buf *out, const char *name, Value v); /* as the REPL
 void print_typed(Session *s, Buf *out, const Tensor *t);
 void print_table(Session *s, Buf *out,
                  const Tensor *t); /* lines indented by 2, each with its newline */
+/* The first n elements of a tensor of one axis, alike; n texts in scratch memory. */
+void print_cells(Session *s, const Tensor *t, int64_t n, const char **out);
 /* min, mean and max of a float or int tensor, with as many decimals as in its table. */
 void print_stats(Session *s, Buf *out, const Tensor *t);
 

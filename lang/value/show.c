@@ -8,6 +8,7 @@
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
 #include "lang/eval/want.h"
+#include "lang/value/columns.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/state_walk.h"
@@ -57,6 +58,13 @@ void show_value(Session *s, Buf *out, const char *name, Value v) {
     buf_putc(out, '\n');
     print_table(s, out, t);
     return;
+  }
+  size_t n;
+  const Column *columns = columns_of(s, v, &n, (Span){0});
+  if (columns) {
+    size_t from = out->n;
+    if (columns_show(s, out, columns, n)) return;
+    out->n = from;
   }
   if (v.tag == V_INST) {
     Counts c = {0};
