@@ -640,6 +640,84 @@ GRAD(INNER) {
   return b_reshape(&r->b, dot(r, left, right), t.rank, t.dim);
 }
 
+/* ---- factorizations; where the symmetric half of a matrix is read, its gradient is symmetric */
+typedef enum Part { LOWER, STRICT, UPPER } Part;
+
+/* The part of a stack of square matrices, zeros elsewhere. */
+static Val part(Rule *r, Val x, Part which) {
+  if (val_none(x)) return VAL_NONE;
+  Type t = type_of(r, x);
+  Dim n = t.dim[t.rank - 1], square[2] = {n, n}, tall[2] = {n, dim_of(r, 1)};
+  Val dy = x; /* gives `zero` its dtype */
+  Val col = iota(r, n, x);
+  Val i = b_broadcast(&r->b, b_reshape(&r->b, col, 2, tall), 2, square);
+  Val j = b_broadcast(&r->b, col, 2, square);
+  Val in = which == UPPER ? un(NOT, gt(i, j)) : which == STRICT ? gt(i, j) : un(NOT, lt(i, j));
+  return where(b_broadcast(&r->b, in, t.rank, t.dim), x, zero);
+}
+
+/* The solution of a x = z for a triangle a. */
+static Val triangle(Rule *r, Val a, Val z, bool upper, bool unit) {
+  return op2(r, OP_TRIANGULAR, a, z, 2, (Attr[]){attr_i(AT_UPPER, upper), attr_i(AT_UNIT, unit)});
+}
+
+/* Murray 2016, "Differentiation of the Cholesky decomposition", equation 10: the gradient of a is
+ * l^-T s l^-1 with s the symmetric half of l^T dl, the diagonal halved. */
+GRAD(CHOLESKY) {
+  Val lt = swap(y);
+  Val low = part(r, op2(r, OP_DOT, lt, part(r, dy, LOWER), 0, NULL), LOWER);
+  Val s = mul(half, sub(add(low, swap(low)), part(r, part(r, low, LOWER), UPPER)));
+  Val left = triangle(r, lt, s, true, false);
+  return triangle(r, lt, swap(left), true, false);
+}
+
+GRADS(LU) {
+  if (val_none(r->dout[0])) return;
+  Val f = r->out[0], dy = r->dout[0];
+  /* with dl, du the triangles of dy: a[perm] has the gradient
+   * l^-T (strict(l^T dl) + upper(du u^T)) u^-T */
+  Val l = part(r, f, STRICT), u = part(r, f, UPPER), dl = part(r, dy, STRICT);
+  Val down = part(r, add(dl, op2(r, OP_DOT, swap(l), dl, 0, NULL)), STRICT);
+  Val up = part(r, op2(r, OP_DOT, part(r, dy, UPPER), swap(u), 0, NULL), UPPER);
+  Val x = triangle(r, swap(f), add(down, up), true, true);
+  x = swap(triangle(r, f, swap(x), true, false));
+  if (val_none(x)) return;
+  /* row i of this is of row perm[i] of a */
+  Type t = type_of(r, x);
+  Dim tall[CKL_MAX_RANK];
+  for (int k = 0; k < t.rank; k++) tall[k] = k < t.rank - 1 ? t.dim[k] : dim_of(r, 1);
+  Val rows = b_broadcast(&r->b, b_reshape(&r->b, r->out[1], t.rank, tall), t.rank, t.dim);
+  r->dx[0] =
+      op3(r, OP_SCATTER_ADD, zeros_like(r, x), rows, x, 1, (Attr[]){attr_i(AT_AXIS, t.rank - 2)});
+}
+
+/* Giles 2008, "Collected matrix derivative results": db = a^-T dx, da = -db x^T. */
+GRADS(SOLVE) {
+  bool across = gr_attr_i(r->g, r->node, AT_ACROSS, 0) != 0;
+  Val x = r->out[0];
+  Val v[4] = {r->in[0], r->in[1], r->in[2], r->dout[0]};
+  if (val_none(r->dout[0])) return;
+  Val db = b_op(&r->b, OP_SOLVE, 4, v, 1, (Attr[]){attr_i(AT_ACROSS, !across)});
+  if (r->wants[0])
+    r->dx[0] =
+        neg(across ? op2(r, OP_DOT, x, swap(db), 0, NULL) : op2(r, OP_DOT, db, swap(x), 0, NULL));
+  if (r->wants[3]) r->dx[3] = db;
+}
+
+GRADS(TRIANGULAR) {
+  bool upper = gr_attr_i(r->g, r->node, AT_UPPER, 0) != 0;
+  bool unit = gr_attr_i(r->g, r->node, AT_UNIT, 0) != 0;
+  Val x = r->out[0];
+  if (val_none(r->dout[0])) return;
+  Val db = triangle(r, swap(r->in[0]), r->dout[0], !upper, unit);
+  if (r->wants[0]) {
+    Val da = neg(op2(r, OP_DOT, db, swap(x), 0, NULL));
+    r->dx[0] = upper ? unit ? swap(part(r, swap(da), STRICT)) : part(r, da, UPPER)
+                     : part(r, da, unit ? STRICT : LOWER);
+  }
+  if (r->wants[1]) r->dx[1] = db;
+}
+
 /* A convolution is linear in both operands, and so are its two adjoints: each is the gradient of
  * the others. `like` gives the dims of the result, VAL_NONE for the convolution itself. */
 static Val conv(Rule *r, OpCode op, Val x, Val z, Val like) {

@@ -60,8 +60,9 @@ int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env) {
     in = cost_add(in, cost_elements(g, t, env));
     moved = cost_add(moved, cost_bytes(g, t, env));
   }
-  int64_t work = op->cls == CONTRACT ? cost_flops(g, n, env)
-                                     : cost_mul(op->cls == REDUCE || in > out ? in : out, op->cost);
+  int64_t work = op->cls == CONTRACT || op->cls == FACTOR
+                     ? cost_flops(g, n, env)
+                     : cost_mul(op->cls == REDUCE || in > out ? in : out, op->cost);
   return cost_add(cost_add(work, cost_mul(moved, BYTE_COST)), 1);
 }
 

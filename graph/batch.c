@@ -418,6 +418,10 @@ static bool batch_dot(Batch *b) {
   return emit_op(b, &s, true);
 }
 
+static bool batch_matrices(Batch *b) {
+  return batch_elementwise(b);
+}
+
 static bool batch_inner(Batch *b) {
   return batch_elementwise(b);
 }

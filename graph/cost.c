@@ -48,7 +48,12 @@ int64_t cost_room(const Graph *g, const Type *t, const int64_t *env) {
 }
 
 int64_t cost_products(const Graph *g, uint32_t node, const int64_t *env) {
-  if (op_info[g->nodes[node].op].cls != CONTRACT) return 1;
+  OpClass cls = op_info[g->nodes[node].op].cls;
+  if (cls == FACTOR) {
+    const Type *x = gr_type(g, gr_operand(g, node, 0));
+    return cost_dim(g, x->dim[x->rank - 1], env);
+  }
+  if (cls != CONTRACT) return 1;
   const Type *a = gr_type(g, gr_operand(g, node, 0)), *b = gr_type(g, gr_operand(g, node, 1));
   int skip = 1; /* the axis of b that is not contracted */
   switch ((OpCode)g->nodes[node].op) {
@@ -107,7 +112,8 @@ double cost_seconds(const Graph *g, const int64_t *env) {
     const GNode *n = &g->nodes[i];
     const OpInfo *op = &op_info[n->op];
     if (op->traits & T_VIEW) continue;
-    double each = op->cls == CONTRACT ? second_product : second_operation * (1 + op->cost);
+    double each = op->cls == CONTRACT || op->cls == FACTOR ? second_product
+                                                           : second_operation * (1 + op->cost);
     sum += each * (double)cost_steps(g, i, env);
     for (uint32_t r = 0; r < n->region_count; r++) {
       if (n->op == OP_CUSTOM && r) break; /* the gradient of region 0 */

@@ -68,6 +68,10 @@ typedef enum AttrKey {
   AT_SEEN,
   AT_WHILE,
   AT_COUNTER,
+  AT_UPPER,
+  AT_UNIT,
+  AT_ACROSS,
+  AT_REGULAR,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;

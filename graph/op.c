@@ -33,6 +33,8 @@ const char *const attr_name[AT_COUNT] = {
     [AT_TEXT] = "text",         [AT_SIZE] = "size",
     [AT_DEVICE] = "device",     [AT_SEEN] = "seen",
     [AT_WHILE] = "while",       [AT_COUNTER] = "counter",
+    [AT_UPPER] = "upper",       [AT_UNIT] = "unit",
+    [AT_ACROSS] = "across",     [AT_REGULAR] = "regular",
 };
 
 /* The spelling in programs, if it differs from the op's name. */

@@ -4,7 +4,16 @@
 
 #include "runtime/domain.h"
 
-typedef enum OpClass { ELEMENTWISE, REDUCE, MOVE, CONTRACT, GENERATE, CONTROL, EFFECT } OpClass;
+typedef enum OpClass {
+  ELEMENTWISE,
+  REDUCE,
+  MOVE,
+  CONTRACT,
+  FACTOR,
+  GENERATE,
+  CONTROL,
+  EFFECT
+} OpClass;
 enum {
   T_NONE = 0,
   T_COMM = 1,
@@ -17,6 +26,8 @@ enum {
 };
 typedef enum Remat { REMAT_FREE, REMAT_CHEAP, REMAT_EXPENSIVE, REMAT_NEVER } Remat;
 typedef enum Needs { NEEDS_NONE, NEEDS_IN, NEEDS_OUT, NEEDS_BOTH } Needs;
+
+enum { OP_RESULTS = 4 }; /* the most results of an operation whose row says how many it has */
 
 typedef struct OpInfo {
   const char *text, *doc;

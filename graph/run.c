@@ -50,6 +50,7 @@ static bool fail(Run *r) {
   static const ErrCode code[] = {
       [REF_OK] = ERR_NOMEM,          [REF_NOMEM] = ERR_NOMEM,       [REF_INTERRUPT] = ERR_INTERRUPT,
       [REF_INDEX] = ERR_INDEX_RANGE, [REF_DIV_ZERO] = ERR_DIV_ZERO, [REF_VALUE] = ERR_VALUE_RUN,
+      [REF_POSITIVE] = ERR_POSITIVE, [REF_SINGULAR] = ERR_SINGULAR,
   };
   const char *text = r->ref.err.text;
   ErrCode k = code[r->ref.err.kind];
@@ -341,6 +342,25 @@ static bool run_DOT(Run *r) {
 
 static bool run_INNER(Run *r) {
   return give(r, ref_inner(&r->ref, r->in[0], r->in[1], compute(r)));
+}
+
+static bool run_CHOLESKY(Run *r) {
+  return give(r, ref_cholesky(&r->ref, r->in[0]));
+}
+
+static bool run_LU(Run *r) {
+  bool regular = attr_or(r, AT_REGULAR, 0) != 0;
+  return ref_lu(&r->ref, r->in[0], regular, &r->out[0], &r->out[1], &r->out[2]) || fail(r);
+}
+
+static bool run_SOLVE(Run *r) {
+  bool across = attr_or(r, AT_ACROSS, 0) != 0;
+  return give(r, ref_solve(&r->ref, r->in[1], r->in[2], r->in[3], across));
+}
+
+static bool run_TRIANGULAR(Run *r) {
+  bool upper = attr_or(r, AT_UPPER, 0) != 0, unit = attr_or(r, AT_UNIT, 0) != 0;
+  return give(r, ref_triangular(&r->ref, r->in[0], r->in[1], upper, unit));
 }
 
 static bool run_CONV2D(Run *r) {
@@ -949,14 +969,14 @@ bool gr_run_node(const Graph *g, uint32_t node, RunCtx *c, Tensor *const *in, Te
 bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int nattrs,
                Tensor *const *in, int nin, Tensor **out, int nout, GErr *e) {
   enum { FEW = 6 };
-  Type few[FEW], result[2], *type = few;
+  Type few[FEW], result[OP_RESULTS], *type = few;
   const Type *few_at[FEW], **type_at = few_at;
   GErr scratch;
   if (!e) e = &scratch;
   if (op_info[op].traits & (T_REGION | T_EFFECT) || op == OP_INPUT || op == OP_TOKEN) {
     return gerr_set(e, ERR_IR_FORM, -1, "`%s` only runs in a graph", op_info[op].text);
   }
-  if (nout != op_info[op].results || nout > 2) {
+  if (nout != op_info[op].results || nout > OP_RESULTS) {
     return gerr_set(e, ERR_IR_FORM, -1, "`%s` has %d results", op_info[op].text,
                     op_info[op].results);
   }

@@ -1,6 +1,6 @@
-/* Shape rules of products and convolutions.
+/* Shape rules of products, factorizations and convolutions.
  *
- * In: two operand types, stride and padding. Out: the result's type; errors name both dims and show
+ * In: operand types, stride and padding. Out: the result's type; errors name both dims and show
  * the transposition or padding that fits.
  */
 #include "graph/shape_rule.h"
@@ -87,6 +87,84 @@ bool shape_inner(C *c) {
   if (t != YES || !batch_axes(c, r - 1)) return false;
   sh_drop_axes(&c->out[0], x, 1u << (r - 1));
   c->out[0].dev = (uint8_t)dev;
+  return true;
+}
+
+/* ---- factorizations */
+/* Whether operand i is a stack of square matrices. */
+static bool square(C *c, int i) {
+  const Type *x = c->in[i];
+  if (!sh_domain(c, i)) return false;
+  if (x->rank < 2) {
+    gerr_set(c->e, ERR_SHAPE_RANK, i, "`%s` of %s", op_written(c->op), sh_operand(c, i));
+    return gerr_help(c->e, "the last two axes are those of a square matrix");
+  }
+  Tri t = sh_equal(c, x->dim[x->rank - 2], x->dim[x->rank - 1], "the matrix is not square");
+  if (t != NO) return t == YES;
+  gerr_set(c->e, ERR_SHAPE_RANK, i, "`%s` of %s: the matrix is not square", op_written(c->op),
+           sh_operand(c, i));
+  return gerr_help(c->e, "the last two axes are those of a square matrix");
+}
+
+bool shape_cholesky(C *c) {
+  if (!square(c, 0)) return false;
+  c->out[0] = *c->in[0];
+  return true;
+}
+
+bool shape_lu(C *c) {
+  const Type *x = c->in[0];
+  if (!square(c, 0) || !sh_option(c, AT_REGULAR, 2)) return false;
+  c->out[0] = c->out[1] = c->out[2] = *x;
+  c->out[1].dtype = c->out[2].dtype = DT_I64;
+  c->out[1].rank = (uint8_t)(x->rank - 1);
+  c->out[2].rank = (uint8_t)(x->rank - 2);
+  return true;
+}
+
+/* A system of the matrices of operand 0 and the right sides of operand `b`. */
+static bool system_of(C *c, int b) {
+  const Type *x = c->in[0], *y = c->in[b];
+  const char *what = "the rows of a matrix and of its right side differ";
+  if (!square(c, 0) || !sh_domain(c, b)) return false;
+  if (y->dtype != x->dtype)
+    return gerr_set(c->e, ERR_DTYPE_DIFFER, b, "`%s` takes one dtype: %s and %s", op_written(c->op),
+                    sh_operand(c, 0), sh_operand(c, b));
+  bool same = y->rank == x->rank;
+  for (int k = 0; same && k < x->rank - 1; k++) {
+    Tri t = sh_equal(c, x->dim[k], y->dim[k], what);
+    if (t == FAILED) return false;
+    same = t == YES;
+  }
+  if (!same) {
+    gerr_set(c->e, ERR_SHAPE_INNER, b, "%s: `%s` of %s and %s", what, op_written(c->op),
+             sh_operand(c, 0), sh_operand(c, b));
+    return gerr_help(c->e, "[.., N, N] goes with [.., N, M]");
+  }
+  c->out[0] = *y;
+  return true;
+}
+
+bool shape_triangular(C *c) {
+  Device dev;
+  return sh_option(c, AT_UPPER, 2) && sh_option(c, AT_UNIT, 2) && sh_devices(c, &dev) &&
+         system_of(c, 1);
+}
+
+bool shape_solve(C *c) {
+  Device dev;
+  const Type *x = c->in[0], *lu = c->in[1], *p = c->in[2];
+  int axis;
+  if (!sh_option(c, AT_ACROSS, 2) || !sh_devices(c, &dev) || !system_of(c, 3)) return false;
+  Type want = *x;
+  if (lu->dtype != x->dtype || lu->rank != x->rank ||
+      !sh_same_dims(c, x, lu, "the factors of `solve` are of another shape", &axis))
+    return gerr_set(c->e, ERR_IR_FORM, 1, "`solve` takes factors of the shape of its matrix");
+  want.dtype = DT_I64;
+  want.rank--;
+  if (p->dtype != DT_I64 || p->rank != want.rank ||
+      !sh_same_dims(c, &want, p, "the permutation of `solve` is of another shape", &axis))
+    return gerr_set(c->e, ERR_IR_FORM, 2, "`solve` takes a permutation of the rows of its matrix");
   return true;
 }
 

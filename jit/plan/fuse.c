@@ -66,6 +66,10 @@ static GroupKind kind_of(OpCode op) {
   case OP_SCATTER:
   case OP_SCATTER_ADD: return GROUP_SCATTER;
   case OP_PLACE:
+  case OP_CHOLESKY:
+  case OP_LU:
+  case OP_SOLVE:
+  case OP_TRIANGULAR:
   case OP_SORT:
   case OP_NONZERO:
   case OP_STASH:

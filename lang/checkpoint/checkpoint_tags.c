@@ -238,7 +238,7 @@ static int64_t bytes_of(Session *s, const Graph *g, const Type *t, Span at) {
 static int64_t flops_of(Session *s, const Graph *g, uint32_t n, Span at) {
   const GNode *x = &g->nodes[n];
   OpClass cls = op_info[x->op].cls;
-  int operands = cls == CONTRACT ? 2 : cls == REDUCE && x->operand_count;
+  int operands = cls == CONTRACT ? 2 : (cls == REDUCE && x->operand_count) || cls == FACTOR;
   for (int k = 0; k < operands; k++) pin_sizes(s, gr_type(g, gr_operand(g, n, k)), at);
   if (cls != REDUCE) pin_sizes(s, &g->types[x->result0], at);
   return cost_flops(g, n, NULL);

@@ -62,7 +62,8 @@ static bool large(const Session *s, OpCode op, Tensor *const *in, int n) {
   const OpInfo *info = &op_info[op];
   if (info->traits & (T_VIEW | T_REGION | T_EFFECT) || info->cls == GENERATE || info->results != 1)
     return false;
-  if (op == OP_SORT || op == OP_NONZERO || n < 1 || n > MOST_OPERANDS) return false;
+  if (op == OP_SORT || op == OP_NONZERO || info->cls == FACTOR || n < 1 || n > MOST_OPERANDS)
+    return false;
   int64_t most = 0;
   for (int i = 0; i < n; i++) {
     int64_t count = tn_count(in[i]);

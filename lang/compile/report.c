@@ -62,7 +62,8 @@ static int64_t flops_of(const Graph *g, const int64_t *env) {
     int bin = bin_of((OpCode)n->op);
     for (uint32_t r = 0; r < n->region_count; r++) sum += flops_of(g->regions[n->region0 + r], env);
     if (bin < 0 || bin == BIN_MOVE || !n->result_count) continue;
-    bool contracts = op_info[n->op].cls == CONTRACT;
+    OpClass cls = op_info[n->op].cls;
+    bool contracts = cls == CONTRACT || cls == FACTOR;
     sum = cost_add(sum, contracts ? cost_flops(g, i, env) : cost_steps(g, i, env));
   }
   return sum;

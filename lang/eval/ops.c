@@ -218,7 +218,7 @@ void op_run_multi(Session *s, OpCode op, int n, const Value *v, const Attr *attr
     return;
   }
   fail_running_at(s, at);
-  Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, n + 1), *res[2] = {0};
+  Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, n + 1), *res[OP_RESULTS] = {0};
   bool track = false;
   for (int i = 0; i < n; i++) {
     in[i] = op_tensor_of(s, v[i], at);

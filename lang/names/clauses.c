@@ -80,6 +80,7 @@ int clause_opclass_of(OpCode op) {
   if (i->traits & T_RANDOM || op == OP_PHILOX) return OPCLASS_RANDOM;
   switch (i->cls) {
   case CONTRACT: return op == OP_DOT || op == OP_INNER ? OPCLASS_MATMUL : OPCLASS_CONV;
+  case FACTOR: return OPCLASS_MATMUL;
   case REDUCE: return OPCLASS_REDUCE;
   case ELEMENTWISE: return OPCLASS_POINTWISE;
   default: return -1;

@@ -248,11 +248,13 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
     }
     return;
   }
-  bool has[2] = {cot[0].tag != V_UNIT, n->out_count > 1 && cot[1].tag != V_UNIT};
+  bool has[OP_RESULTS];
+  for (size_t i = 0; i < n->out_count; i++) has[i] = cot[i].tag != V_UNIT;
   GradAsk ask = {.wants = wants, .has = has};
   OpGrad *o = op_grad(s, &w->temp, n, &ask);
   if (!o->g) return;
-  Tensor *in[20], **inp = nin + 2 > 20 ? ARENA_ARRAY(&w->temp, Tensor *, nin + 2) : in;
+  Tensor *in[20], **inp = in;
+  if (nin + OP_RESULTS > 20) inp = ARENA_ARRAY(&w->temp, Tensor *, nin + OP_RESULTS);
   for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
   size_t k = nin;
   for (size_t i = 0; i < n->out_count; i++)

@@ -14,7 +14,16 @@
 #include "runtime/tensor.h"
 
 typedef struct RefErr {
-  enum { REF_OK, REF_NOMEM, REF_INTERRUPT, REF_INDEX, REF_DIV_ZERO, REF_VALUE } kind;
+  enum {
+    REF_OK,
+    REF_NOMEM,
+    REF_INTERRUPT,
+    REF_INDEX,
+    REF_DIV_ZERO,
+    REF_VALUE,
+    REF_POSITIVE,
+    REF_SINGULAR
+  } kind;
   char text[200]; /* "index 7 is out of range for an axis of size 5 (at [0, 3])" */
 } RefErr;
 
@@ -72,6 +81,18 @@ Tensor *ref_conv2d_input(Ref *r, const Tensor *g, const Tensor *w, const int64_t
                          const int64_t stride[2], const int64_t pad[2], int compute);
 Tensor *ref_conv2d_weight(Ref *r, const Tensor *x, const Tensor *g, const int64_t w_dim[4],
                           const int64_t stride[2], const int64_t pad[2], int compute);
+
+/* ---- factorizations of float matrices [B.., N, N] (ref_linalg.c) */
+/* The lower triangle l of (x + x^T) / 2 = l l^T. */
+Tensor *ref_cholesky(Ref *r, const Tensor *x);
+/* x[perm] = l u: l below the diagonal, where it has ones, u above. `swaps`: how many exchanges of
+ * rows make perm. `regular`: a singular matrix is an error, else u has a zero. */
+bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps);
+/* The solution of a x = b for a triangle (lower, else upper; unit: with ones as its diagonal) and
+ * b [B.., N, M]; the other triangle is not read. */
+Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit);
+/* The solution of a x = b (across: a^T x = b) by what ref_lu made of a. */
+Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across);
 
 Tensor *ref_iota(Ref *r, Device dev, DType dt, int64_t n);
 /* key: i64[2] = (key, counter); runtime/rng.h defines the numbers. */

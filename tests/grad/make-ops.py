@@ -177,6 +177,30 @@ case("cummax", lambda x: lax.cummax(x, axis=1), apart(3, 4))
 case("cummax_reverse", lambda x: lax.cummax(x, axis=0, reverse=True), apart(4, 3))
 case("cummin", lambda x: lax.cummin(x, axis=0), apart(4, 3))
 
+# factorizations
+def factor(x):
+    return jnp.linalg.cholesky(x @ jnp.swapaxes(x, -1, -2) + 2 * jnp.eye(x.shape[-1]))
+
+
+def triangular(**words):
+    return lambda a, b: jax.scipy.linalg.solve_triangular(a, b, **words)
+
+
+def heavy(*shape):
+    return f(*shape) + 4 * np.eye(shape[-1])
+
+
+case("cholesky", factor, f(4, 4))
+case("cholesky_batch", factor, f(2, 3, 3))
+case("lu", lambda x: lax.linalg.lu(x)[0], f(4, 4))
+case("lu_batch", lambda x: lax.linalg.lu(x)[0], f(2, 3, 3))
+case("solve", jnp.linalg.solve, f(4, 4), f(4, 2))
+case("solve_across", lambda a, b: jnp.linalg.solve(a.T, b), f(3, 3), f(3, 2))
+case("triangular", triangular(lower=True), heavy(4, 4), f(4, 2))
+case("triangular_upper", triangular(lower=False), heavy(4, 4), f(4, 2))
+case("triangular_unit", triangular(lower=True, unit_diagonal=True), heavy(3, 3), f(3, 2))
+case("triangular_unit_upper", triangular(lower=False, unit_diagonal=True), heavy(3, 3), f(3, 2))
+
 # contractions
 case("dot", jnp.matmul, f(3, 4), f(4, 2))
 case("dot_batch", jnp.matmul, f(2, 3, 4), f(2, 4, 2))

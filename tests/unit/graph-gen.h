@@ -172,6 +172,24 @@ static Val gen_node(Gen *x, OpCode op, int n, const Val *v, int na, const Attr *
 
 static Val gen_op(Gen *x, OpCode op);
 
+/* A symmetric positive definite matrix, of the type of m: m > 0 as numbers times its transpose, and
+ * 1 added to the diagonal. */
+static Val gen_positive(Gen *x, Val m) {
+  if (val_none(m)) return VAL_NONE;
+  B b = {.g = x->g};
+  Type t = *gr_type(x->g, m);
+  Dim n = t.dim[t.rank - 1];
+  Val is = b_cast(&b, b_bin(&b, OP_GT, m, b_const(&b, m, 0)), (DType)t.dtype);
+  Val s = b_op(&b, OP_DOT, 2, (Val[]){is, b_swap(&b, is)}, 0, NULL);
+  Attr attrs[2] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, 1, (int64_t[]){n})};
+  Val i = b_op(&b, OP_IOTA, 0, NULL, 2, attrs);
+  Val rows = b_reshape(&b, i, 2, (Dim[]){n, dim_const(x->g->dims, 1)});
+  Val on = b_bin(&b, OP_EQ, b_broadcast(&b, rows, 2, (Dim[]){n, n}),
+                 b_broadcast(&b, i, 2, (Dim[]){n, n}));
+  on = b_broadcast(&b, on, t.rank, t.dim);
+  return b_where(&b, on, b_bin(&b, OP_ADD, s, b_const(&b, s, 1)), s);
+}
+
 /* A region over these inputs with a few nodes; `outs` gives what it must return (NULL:
  * anything). */
 static Graph *gen_region(Gen *x, int nin, const Type *in, int nout, const Type *outs) {
@@ -248,6 +266,26 @@ static Val gen_op(Gen *x, OpCode op) {
     }
     v[1] = gen_want(x, &ty, role);
     return gen_node(x, op, 2, v, 0, NULL, 0, NULL);
+  }
+  if (info->cls == FACTOR) {
+    Dim dims[3] = {gen_size(x), gen_size(x), gen_size(x)};
+    int rank = 2 + (int)gen_rnd(x, 2);
+    dims[rank - 1] = dims[rank - 2];
+    ty = gen_type(gen_dtype(x, DOM_FLOAT), rank, dims);
+    v[0] = gen_want(x, &ty, any);
+    if (op == OP_CHOLESKY) v[0] = gen_positive(x, v[0]);
+    a[0] = attr_i(op == OP_TRIANGULAR ? AT_UPPER : AT_ACROSS, gen_rnd(x, 2));
+    a[1] = attr_i(AT_UNIT, gen_rnd(x, 2));
+    if (op == OP_CHOLESKY || op == OP_LU) return gen_node(x, op, 1, v, 0, NULL, 0, NULL);
+    ty.dim[rank - 1] = gen_size(x);
+    if (op == OP_TRIANGULAR) {
+      v[1] = gen_want(x, &ty, any);
+      return gen_node(x, op, 2, v, 2, a, 0, NULL);
+    }
+    v[1] = gen_node(x, OP_LU, 1, v, 0, NULL, 0, NULL);
+    v[2] = (Val){v[1].node, 1};
+    v[3] = gen_want(x, &ty, any);
+    return val_none(v[1]) ? VAL_NONE : gen_node(x, op, 4, v, 1, a, 0, NULL);
   }
   if (info->cls == REDUCE) {
     bool runs = op == OP_CUMSUM || op == OP_CUMMAX || op == OP_CUMMIN;

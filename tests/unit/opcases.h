@@ -192,6 +192,40 @@ BUILD(cummax_reverse) {
 BUILD(cummin) {
   return with_axis(b, OP_CUMMIN, 1, x, 0);
 }
+/* Of x x^T + 2, which is positive definite. */
+BUILD(cholesky) {
+  Type t = *gr_type(b->g, x[0]);
+  Dim n = t.dim[t.rank - 1];
+  Val square = b_op(b, OP_DOT, 2, (Val[]){x[0], b_swap(b, x[0])}, 0, NULL);
+  Attr attrs[2] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, 1, (int64_t[]){n})};
+  Val i = b_op(b, OP_IOTA, 0, NULL, 2, attrs);
+  Val rows = b_broadcast(b, b_reshape(b, i, 2, (Dim[]){n, dim(b, 1)}), 2, (Dim[]){n, n});
+  Val on = b_bin(b, OP_EQ, rows, b_broadcast(b, i, 2, (Dim[]){n, n}));
+  on = b_broadcast(b, on, t.rank, t.dim);
+  Val more = b_where(b, on, b_const(b, square, 2), b_const(b, square, 0));
+  return b_un(b, OP_CHOLESKY, b_bin(b, OP_ADD, square, more));
+}
+BUILD(solve) {
+  Val f = b_op(b, OP_LU, 1, x, 0, NULL);
+  return b_op(b, OP_SOLVE, 4, (Val[]){x[0], f, {f.node, 1}, x[1]}, 0, NULL);
+}
+BUILD(solve_across) {
+  Val f = b_op(b, OP_LU, 1, x, 0, NULL);
+  return b_op(b, OP_SOLVE, 4, (Val[]){x[0], f, {f.node, 1}, x[1]}, 1,
+              (Attr[]){attr_i(AT_ACROSS, 1)});
+}
+static Val triangle(B *b, const Val *x, bool upper, bool unit) {
+  return b_op(b, OP_TRIANGULAR, 2, x, 2, (Attr[]){attr_i(AT_UPPER, upper), attr_i(AT_UNIT, unit)});
+}
+BUILD(triangular_upper) {
+  return triangle(b, x, true, false);
+}
+BUILD(triangular_unit) {
+  return triangle(b, x, false, true);
+}
+BUILD(triangular_unit_upper) {
+  return triangle(b, x, true, true);
+}
 BUILD(conv2d) {
   return conv(b, OP_CONV2D, x, (int64_t[]){1, 1, 0, 0});
 }
@@ -254,6 +288,14 @@ static const Case cases[] = {
     {"cummax", OP_CUMMAX, cummax},
     {"cummax_reverse", OP_CUMMAX, cummax_reverse},
     {"cummin", OP_CUMMIN, cummin},
+    {"cholesky", OP_CHOLESKY, cholesky},
+    {"cholesky_batch", OP_CHOLESKY, cholesky},
+    {"lu_batch", OP_LU, NULL},
+    {"solve", OP_SOLVE, solve},
+    {"solve_across", OP_SOLVE, solve_across},
+    {"triangular_upper", OP_TRIANGULAR, triangular_upper},
+    {"triangular_unit", OP_TRIANGULAR, triangular_unit},
+    {"triangular_unit_upper", OP_TRIANGULAR, triangular_unit_upper},
     {"dot_batch", OP_DOT, NULL},
     {"conv2d", OP_CONV2D, conv2d},
     {"conv2d_stride_pad", OP_CONV2D, conv2d_stride_pad},

@@ -139,6 +139,8 @@ static void case_of(OpCode op, uint64_t seed, Names *names) {
   compare(name, "a strided operand", out, out2, nout);
   const GNode *node = &fixed.g->nodes[v.node];
   bool alone = op != OP_INPUT && op != OP_TOKEN && op != OP_UNSTASH; /* a stash is no tensor */
+  for (uint32_t i = 0; i < node->operand_count; i++)
+    alone &= fixed.g->nodes[gr_operand(fixed.g, v.node, (int)i).node].op == OP_INPUT;
   if (!(op_info[op].traits & (T_REGION | T_EFFECT)) && alone) {
     RunCtx c = {.mem = &mem};
     Tensor *arg[8];

@@ -32,6 +32,7 @@ static void make(bool large) {
   index_ = tn_zeros(&mem, DEV_CPU, DT_I64, 1, (int64_t[]){n});
   column = ref_transpose(&ref, f32, (int64_t[]){1, 0});
   square = tn_zeros(&mem, DEV_CPU, DT_F32, 2, (int64_t[]){c, c});
+  for (int64_t i = 0; i < c; i++) ((float *)tn_data(square))[i * (c + 1)] = 1;
   row = ref_reshape(&ref, f32, 1, (int64_t[]){n * c});
   int64_t s = large ? 128 : 6, ch = large ? 32 : 2;
   image = tn_zeros(&mem, DEV_CPU, DT_F32, 4, (int64_t[]){large ? 8 : 2, ch, s, s});
@@ -98,6 +99,22 @@ RUN(inner_bf16, ref_inner(&ref, row, row, 1))
 RUN(conv2d, ref_conv2d(&ref, image, kernel, one, zero, 0))
 RUN(conv2d_input, ref_conv2d_input(&ref, grad, kernel, image->dim, one, zero, 0))
 RUN(conv2d_weight, ref_conv2d_weight(&ref, image, grad, kernel->dim, one, zero, 0))
+RUN(cholesky, ref_cholesky(&ref, square))
+RUN(triangular, ref_triangular(&ref, square, square, false, false))
+static Tensor *run_lu(void) {
+  Tensor *lu, *perm, *swaps;
+  bool ok = ref_lu(&ref, square, true, &lu, &perm, &swaps);
+  if (!ok) check(!lu && !perm && !swaps);
+  tn_unref(perm);
+  tn_unref(swaps);
+  return lu;
+}
+static Tensor *run_solve(void) {
+  Tensor *perm = ref_iota(&ref, DEV_CPU, DT_I64, square->dim[0]);
+  Tensor *x = perm ? ref_solve(&ref, square, perm, square, true) : NULL;
+  tn_unref(perm);
+  return x;
+}
 RUN(uniform, ref_random(&ref, DEV_CPU, key, false, DT_F32, 2, f32->dim))
 RUN(normal, ref_random(&ref, DEV_CPU, key, true, DT_F16, 2, f32->dim))
 RUN(randint, ref_randint(&ref, DEV_CPU, key, limit, DT_I16, 2, f32->dim))
@@ -170,6 +187,10 @@ static const Case cases[] = {ROW(unary),
                              ROW(cumsum),
                              ROW(cumsum_columns),
                              ROW(cummax_columns),
+                             ROW(cholesky),
+                             ROW(triangular),
+                             ROW(lu),
+                             ROW(solve),
                              ROW(dot),
                              ROW(dot_f16),
                              ROW(inner),

@@ -1,0 +1,309 @@
+/* Factorizations of matrices that need no library: Cholesky, LU, triangular systems.
+ *
+ * In: tensors [B.., N, N] of any strides, float. Out: new row-major tensors. Each matrix of a batch
+ * is copied to work memory in the computing type (f32 for f16 and bf16), done there, and stored
+ * with one rounding.
+ *
+ * The idea: recursion (Toledo, SIAM J. Matrix Anal. Appl. 1997) down to leaves of 16 rows, which
+ * are plain loops; everything else is contractions, so it is as fast as these and has bits by rule
+ * 105, on every machine and for any number of threads.
+ *
+ * Invariant: the way depends on n and the dtype alone, so a matrix of a batch has the bits that it
+ * has alone. */
+#include "runtime/reference/ref_gemm.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { LEAF = 16, WIDE = 32, STRIPE = 128 };
+
+typedef struct Work {
+  Ref *r;
+  GemmRoom room;
+} Work;
+
+typedef struct Triangle {
+  bool upper, unit; /* unit: ones stand for the diagonal */
+} Triangle;
+
+/* The rows that go first: about half, full leaves. */
+static int64_t half_of(int64_t n) {
+  return (n / LEAF + 1) / 2 * LEAF;
+}
+
+typedef struct Product { /* of `subtract`; steps of a and b in bytes, of c in elements */
+  GemmKind kind;
+  DType dtype;
+  const char *a, *b;
+  int64_t ar, ac, br, bc;
+  char *c;
+  int64_t cr, cc;
+} Product;
+
+static void pack_left(const Gemm *g, int64_t i0, int64_t lines, int64_t k0, int64_t kc,
+                      int64_t width, void *out) {
+  const Product *p = g->ud;
+  gemm_pack(p->kind, p->dtype, 0, p->a + i0 * p->ar + k0 * p->ac, p->ar, p->ac, lines, kc, width,
+            out);
+}
+
+static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int64_t kc,
+                       int64_t width, void *out) {
+  const Product *p = g->ud;
+  gemm_pack(p->kind, p->dtype, 0, p->b + j0 * p->bc + k0 * p->br, p->bc, p->br, lines, kc, width,
+            out);
+}
+
+#define T float
+#define GEMM GEMM_F32
+#define DTYPE DT_F32
+#define NAME(x) x##_f32
+#define ROOT sqrtf
+#define MAGNITUDE fabsf
+#define MOST(x) FLT_MAX
+#include "runtime/reference/ref_linalg.inc"
+#undef T
+#undef GEMM
+#undef DTYPE
+#undef NAME
+#undef ROOT
+#undef MAGNITUDE
+#undef MOST
+
+#define T double
+#define GEMM GEMM_F64
+#define DTYPE DT_F64
+#define NAME(x) x##_f64
+#define ROOT sqrt
+#define MAGNITUDE fabs
+#define MOST(x) DBL_MAX
+#include "runtime/reference/ref_linalg.inc"
+
+/* ---- matrices of a batch */
+
+/* Goes through the matrices of tensors whose batch axes are equal. */
+typedef struct Batch {
+  int rank; /* batch axes */
+  const int64_t *dim;
+  int64_t count, at[CKL_MAX_RANK];
+  int64_t number; /* of the matrix at hand */
+} Batch;
+
+static Batch batch_of(const Tensor *x) {
+  Batch b = {.rank = x->rank - 2, .dim = x->dim};
+  b.count = tn_product(b.rank, b.dim);
+  return b;
+}
+
+static void batch_next(Batch *b) {
+  b->number++;
+  for (int k = b->rank - 1; k >= 0; k--) {
+    if (++b->at[k] < b->dim[k]) return;
+    b->at[k] = 0;
+  }
+}
+
+/* The matrix (the vector, if x has one axis less) at hand. */
+static char *matrix_at(const Batch *b, const Tensor *x) {
+  char *p = tn_data(x);
+  for (int k = 0; k < b->rank; k++) p += b->at[k] * x->stride[k] * (int64_t)dt_size(x->dtype);
+  return p;
+}
+
+/* What kernels of one matrix compute with. */
+typedef struct Kind {
+  DType dt;
+  bool wide; /* f64, else f32 */
+  size_t size;
+} Kind;
+
+static Kind kind_of(DType dt) {
+  bool wide = dt == DT_F64;
+  return (Kind){dt, wide, wide ? 8 : 4};
+}
+
+static void load_line(const Kind *k, const char *src, int64_t step, int64_t n, void *to) {
+  if (k->wide)
+    ref_load_f64(k->dt, src, step, n, to);
+  else
+    ref_load_f32(k->dt, src, step, n, to);
+}
+
+static void store_line(const Kind *k, const void *from, int64_t n, char *to) {
+  if (k->wide)
+    memcpy(to, from, (size_t)n * 8);
+  else
+    ref_store_f32(k->dt, from, n, to);
+}
+
+/* The matrix at src of x, m rows of n, into `to`; where `rows` is given, row i from row rows[i]. */
+static void load_rows(const Kind *k, const Tensor *x, const char *src, int64_t m, int64_t n,
+                      const int64_t *rows, char *to) {
+  int64_t size = (int64_t)dt_size(x->dtype);
+  int64_t by = x->stride[x->rank - 2] * size, step = x->stride[x->rank - 1] * size;
+  for (int64_t i = 0; i < m; i++)
+    load_line(k, src + (rows ? rows[i] : i) * by, step, n, to + (size_t)(i * n) * k->size);
+}
+
+/* Room for n numbers of f64 and more; NULL with r->err filled. */
+static void *work_room(Ref *r, int64_t m, int64_t n, size_t *bytes) {
+  if (n > 0 && m > INT64_MAX / 64 / n) return ref_nomem(r);
+  *bytes = (size_t)(m * n) * 8 + 64;
+  return ref_scratch(r, *bytes);
+}
+
+static void *fail_matrix(Ref *r, int kind, const Batch *b, const char *text, int64_t at) {
+  return ref_fail_at(r, kind, b->rank, b->dim, b->number, " of the batch", text, (long long)at);
+}
+
+Tensor *ref_cholesky(Ref *r, const Tensor *x) {
+  Kind k = kind_of(x->dtype);
+  int64_t n = x->dim[x->rank - 1], step = n * (int64_t)dt_size(x->dtype);
+  Work w = {.r = r};
+  size_t bytes = 0;
+  Tensor *out = ref_new(r, x->store->dev, x->dtype, x->rank, x->dim);
+  char *a = out ? work_room(r, n, n, &bytes) : NULL, *to = out ? tn_data(out) : NULL;
+  bool ok = a != NULL;
+  Batch b = batch_of(x);
+  for (; ok && b.number < b.count && n > 0; batch_next(&b)) {
+    load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
+    k.wide ? symmetric_f64(n, (double *)a) : symmetric_f32(n, (float *)a);
+    int64_t done =
+        k.wide ? cholesky_f64(&w, n, (double *)a, n) : cholesky_f32(&w, n, (float *)a, n);
+    ok = done == n;
+    if (ok && ((b.number & 255) == 255)) ok = !ref_stopped(r);
+    if (done >= 0 && done < n)
+      fail_matrix(r, REF_POSITIVE, &b,
+                  "the matrix is not positive definite: its leading minor of order %lld is not "
+                  "positive",
+                  done + 1);
+    for (int64_t i = 0; ok && i < n; i++, to += step) {
+      char *row = a + (size_t)(i * n) * k.size;
+      memset(row + (size_t)(i + 1) * k.size, 0, (size_t)(n - 1 - i) * k.size);
+      store_line(&k, row, n, to);
+    }
+  }
+  ref_scratch_free(r, a, bytes);
+  gemm_close(r, &w.room);
+  return ok ? out : ref_drop(out);
+}
+
+bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps) {
+  Kind k = kind_of(x->dtype);
+  int64_t n = x->dim[x->rank - 1], step = n * (int64_t)dt_size(x->dtype);
+  Work w = {.r = r};
+  size_t bytes = 0, pivot_bytes = (size_t)n * 8 + 8;
+  Device dev = x->store->dev;
+  *lu = ref_new(r, dev, x->dtype, x->rank, x->dim);
+  *perm = *lu ? ref_new(r, dev, DT_I64, x->rank - 1, x->dim) : NULL;
+  *swaps = *perm ? ref_new(r, dev, DT_I64, x->rank - 2, x->dim) : NULL;
+  char *a = *swaps ? work_room(r, n, n, &bytes) : NULL, *to = *lu ? tn_data(*lu) : NULL;
+  int64_t *pivot = a ? ref_scratch(r, pivot_bytes) : NULL;
+  bool ok = pivot != NULL;
+  Batch b = batch_of(x);
+  for (; ok && b.number < b.count; batch_next(&b)) {
+    int64_t zero = n, *p = (int64_t *)tn_data(*perm) + b.number * n, odd = 0;
+    load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
+    ok = k.wide ? lu_f64(&w, n, n, (double *)a, n, pivot, 0, &zero)
+                : lu_f32(&w, n, n, (float *)a, n, pivot, 0, &zero);
+    if (ok && regular && zero < n) {
+      fail_matrix(r, REF_SINGULAR, &b,
+                  "the matrix is singular: column %lld depends on those before it", zero);
+      ok = false;
+    }
+    for (int64_t i = 0; i < n; i++) p[i] = i;
+    for (int64_t i = 0; ok && i < n; i++, to += step) {
+      int64_t other = p[i];
+      p[i] = p[pivot[i]];
+      p[pivot[i]] = other;
+      odd += pivot[i] != i;
+      store_line(&k, a + (size_t)(i * n) * k.size, n, to);
+    }
+    ((int64_t *)tn_data(*swaps))[b.number] = odd;
+  }
+  ref_scratch_free(r, pivot, pivot_bytes);
+  ref_scratch_free(r, a, bytes);
+  gemm_close(r, &w.room);
+  if (ok) return true;
+  tn_unref(*lu);
+  tn_unref(*perm);
+  tn_unref(*swaps);
+  *lu = *perm = *swaps = NULL;
+  return false;
+}
+
+/* ---- systems */
+
+/* m columns of y become the solution of the triangle a of n rows; `across`: of its transpose. */
+static bool solve_triangle(Work *w, const Kind *k, bool upper, bool unit, bool across, int64_t n,
+                           const char *a, char *y, int64_t m) {
+  Triangle t = {upper != across, unit};
+  int64_t ar = across ? 1 : n, ac = across ? n : 1;
+  return k->wide ? triangle_f64(w, &t, n, (const double *)a, ar, ac, (double *)y, m, 1, m)
+                 : triangle_f32(w, &t, n, (const float *)a, ar, ac, (float *)y, m, 1, m);
+}
+
+Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit) {
+  Kind k = kind_of(a->dtype);
+  int64_t n = b->dim[b->rank - 2], m = b->dim[b->rank - 1];
+  int64_t step = m * (int64_t)dt_size(b->dtype);
+  Work w = {.r = r};
+  size_t bytes = 0, rhs_bytes = 0;
+  Tensor *out = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
+  char *l = out ? work_room(r, n, n, &bytes) : NULL, *y = l ? work_room(r, n, m, &rhs_bytes) : NULL;
+  char *to = out ? tn_data(out) : NULL;
+  bool ok = y != NULL;
+  for (Batch at = batch_of(b); ok && at.number < at.count && m > 0; batch_next(&at)) {
+    load_rows(&k, a, matrix_at(&at, a), n, n, NULL, l);
+    load_rows(&k, b, matrix_at(&at, b), n, m, NULL, y);
+    ok = solve_triangle(&w, &k, upper, unit, false, n, l, y, m);
+    for (int64_t i = 0; ok && i < n; i++, to += step)
+      store_line(&k, y + (size_t)(i * m) * k.size, m, to);
+  }
+  ref_scratch_free(r, y, rhs_bytes);
+  ref_scratch_free(r, l, bytes);
+  gemm_close(r, &w.room);
+  return ok ? out : ref_drop(out);
+}
+
+/* The rows of a permutation; false with r->err filled if it is none of n rows. */
+static bool load_permutation(Ref *r, const Tensor *perm, const char *src, int64_t n, int64_t *out) {
+  int64_t step = perm->stride[perm->rank - 1] * 8;
+  for (int64_t i = 0; i < n; i++) {
+    memcpy(&out[i], src + i * step, 8);
+    if (out[i] < 0 || out[i] >= n)
+      return ref_fail(r, REF_INDEX, "index %lld is out of range for a permutation of %lld rows",
+                      (long long)out[i], (long long)n);
+  }
+  return true;
+}
+
+Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across) {
+  Kind k = kind_of(lu->dtype);
+  int64_t n = b->dim[b->rank - 2], m = b->dim[b->rank - 1];
+  int64_t step = m * (int64_t)dt_size(b->dtype);
+  Work w = {.r = r};
+  size_t bytes = 0, rhs_bytes = 0, rows_bytes = (size_t)n * 8 + 8;
+  Tensor *out = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
+  char *f = out ? work_room(r, n, n, &bytes) : NULL, *y = f ? work_room(r, n, m, &rhs_bytes) : NULL;
+  int64_t *rows = y ? ref_scratch(r, rows_bytes) : NULL;
+  char *to = out ? tn_data(out) : NULL;
+  bool ok = rows != NULL;
+  for (Batch at = batch_of(b); ok && at.number < at.count && m > 0; batch_next(&at)) {
+    ok = load_permutation(r, perm, matrix_at(&at, perm), n, rows);
+    if (!ok) break;
+    load_rows(&k, lu, matrix_at(&at, lu), n, n, NULL, f);
+    load_rows(&k, b, matrix_at(&at, b), n, m, across ? NULL : rows, y);
+    ok = solve_triangle(&w, &k, across, !across, across, n, f, y, m) &&
+         solve_triangle(&w, &k, !across, across, across, n, f, y, m);
+    for (int64_t i = 0; ok && i < n; i++)
+      store_line(&k, y + (size_t)(i * m) * k.size, m, to + (across ? rows[i] : i) * step);
+    to += n * step;
+  }
+  ref_scratch_free(r, rows, rows_bytes);
+  ref_scratch_free(r, y, rhs_bytes);
+  ref_scratch_free(r, f, bytes);
+  gemm_close(r, &w.room);
+  return ok ? out : ref_drop(out);
+}
