@@ -517,6 +517,40 @@ BUILTIN_FN(bi_scatter) {
                 &a, 1, c->at);
 }
 
+BUILTIN_FN(bi_bincount) {
+  Value i = index_arg(s, c, 0), w = c->v[2];
+  Dim n = add_dim(s, c->v[1], c->spans[1]);
+  Type t = op_type_of(s, i);
+  Dim all = dim_product(op_dims_of(s), t.rank, t.dim);
+  DType dt = DT_I64;
+  if (w.tag == V_NONE) {
+    w = op_broadcast(s, op_cast(s, v_int(1), DT_I64, c->at), t.rank, t.dim, c->at);
+  } else {
+    w = arg_tensor(s, c, 2);
+    Type x = op_type_of(s, w);
+    dt = (DType)x.dtype;
+    w = op_broadcast(s, w, t.rank, t.dim, c->spans[2]);
+  }
+  Value zero = op_cast(s, v_int(0), dt, c->at);
+  Value v[3] = {op_broadcast_on(s, zero, 1, &n, s->modes.device, c->at),
+                op_reshape(s, i, 1, &all, c->at), op_reshape(s, w, 1, &all, c->at)};
+  Attr a = attr_i(AT_AXIS, 0);
+  return op_run(s, OP_SCATTER_ADD, 3, v, &a, 1, c->at);
+}
+
+/* Each element along an axis n times: element i of the result is element i // n. */
+Value builtin_repeat(Session *s, Call *c) {
+  Value x = arg_tensor(s, c, 0);
+  Type t = op_type_of(s, x);
+  int axis = arg_axis(s, c, 2, t.rank);
+  Dim n = add_dim(s, c->v[1], c->spans[1]);
+  Value i = op_iota(s, dim_mul(op_dims_of(s), n, t.dim[axis]), DT_I64, c->at);
+  i = op_binary(s, AST_FLOORDIV, i, c->v[1], c->at, c->spans[1], c->spans[1]);
+  Value v[2] = {x, i};
+  Attr a = attr_i(AT_AXIS, axis);
+  return op_run(s, OP_TAKE, 2, v, &a, 1, c->at);
+}
+
 BUILTIN_FN(bi_one_hot) {
   Value i = index_arg(s, c, 0);
   Type t = op_type_of(s, i);

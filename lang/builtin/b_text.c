@@ -177,6 +177,7 @@ BUILTIN_FN(bi_trim) {
 }
 
 BUILTIN_FN(bi_repeat) {
+  if (v_is_tensor(c->v[0])) return builtin_repeat(s, c);
   const StrObj *t = arg_text(s, c, 0);
   int64_t n = want_int(s, c->v[1], c->spans[1], "how often it is repeated");
   if (n < 0)

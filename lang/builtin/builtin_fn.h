@@ -42,6 +42,8 @@ size_t arg_raw(Session *s, Call *c, Node **out, size_t most, const char *const *
 /* An operand of a raw call as a reference: `net.w` is the param, not its value. */
 Value arg_raw_ref(Session *s, Node *n);
 
+/* b_shape.c: `repeat` of a tensor */
+Value builtin_repeat(Session *s, Call *c);
 /* b_math.c: along axis 0 of x, from the front */
 Value builtin_running_sums(Session *s, Value x, Span at);
 

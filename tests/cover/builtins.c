@@ -37,7 +37,7 @@ typedef struct Row {
 } Row;
 #define BUILTIN(name, sig, fn, flags, op, doc) {name, sig, (flags)&BI_TEXT ? 0 : (flags)},
 #define CONSTANT(name, number, doc) {name, NULL, 0},
-enum { ROWS = 240 };
+enum { ROWS = 400 };
 static Row rows[ROWS] = {
 #include "lang/builtin/builtins.def"
 };
