@@ -4,6 +4,8 @@
  * the list itself, changed. What asks for the order or equality of elements needs to know them: in
  * code they are numbers and texts that are known when it is compiled.
  */
+#include <string.h>
+
 #include "graph/build.h"
 #include "graph/opcode.h"
 #include "lang/builtin/builtin_fn.h"
@@ -288,18 +290,32 @@ BUILTIN_FN(bi_index_of) {
   return v_none();
 }
 
-static Value unique_elements(Session *s, Call *c) {
+static Value ints_of(Session *s, int64_t n, const int64_t *x) {
+  Value v = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
+  memcpy(tn_data(v.u.t->t), x, (size_t)n * sizeof *x);
+  return v;
+}
+
+static Value unique_elements(Session *s, Call *c, bool counts) {
   Value seen = v_dict_room(s, 0), x;
   for (Walk w = walk_start(s, c->v[0], c->spans[0]); walk_next(&w, &x);) {
     Value key = dict_key(s, x, c->spans[0]);
     if (key.tag == V_UNKNOWN) return key;
-    dict_put(s, seen.u.dict, key, v_unit());
+    const Value *had = dict_find(seen.u.dict, key);
+    dict_put(s, seen.u.dict, key, v_int(had ? had->u.i + 1 : 1));
   }
-  return v_list(s, V_LIST, seen.u.dict->count, seen.u.dict->keys);
+  size_t n;
+  const Value *items = value_items(seen, &n);
+  Value keys = v_list(s, V_LIST, n, seen.u.dict->keys);
+  if (!counts) return keys;
+  int64_t *count = ARENA_ARRAY(&s->scratch, int64_t, n + 1);
+  for (size_t i = 0; i < n; i++) count[i] = items[i].u.i;
+  return v_list(s, V_TUPLE, 2, (Value[2]){keys, ints_of(s, (int64_t)n, count)});
 }
 
 BUILTIN_FN(bi_unique) {
-  if (!v_is_tensor(c->v[0]) && !v_is_weak_list(c->v[0])) return unique_elements(s, c);
+  bool counts = want_bool(s, c->v[1], c->spans[1], "`counts`");
+  if (!v_is_tensor(c->v[0]) && !v_is_weak_list(c->v[0])) return unique_elements(s, c, counts);
   if (in_code(s))
     fail_help(s, ERR_SCRIPT_ONLY, c->at, "call it at the top level or in a proc",
               "`unique` of a tensor works in script, not in code");
@@ -319,7 +335,10 @@ BUILTIN_FN(bi_unique) {
                       : tn_get_i64(v, i) != tn_get_i64(v, i - 1)))
       keep[k++] = i;
   Value r = data_pick(s, out[0], keep, k, c->at);
-  return bools ? op_cast(s, r, DT_BOOL, c->at) : r;
+  if (bools) r = op_cast(s, r, DT_BOOL, c->at);
+  if (!counts) return r;
+  for (int64_t i = 0; i < k; i++) keep[i] = (i + 1 < k ? keep[i + 1] : count) - keep[i];
+  return v_list(s, V_TUPLE, 2, (Value[2]){r, ints_of(s, k, keep)});
 }
 
 /* ---- rows */

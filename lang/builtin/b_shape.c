@@ -111,6 +111,19 @@ static Value range_len(Session *s, const Range *r, Span at) {
             "in code `len` of a range is for ends that are known when it is compiled");
 }
 
+static Value seq_len(Session *s, Value x, Span at) {
+  if (x.u.seq->staged) return v_int(seq_size(s, x, at));
+  int64_t n = seq_count(s, x, at);
+  if (n == INT64_MAX)
+    fail_help(s, ERR_VALUE, at, "`take(n)` gives it an end",
+              "a sequence without an end has no length");
+  if (n < 0)
+    fail_help(s, ERR_ITERATE, at, "`len([l for l in read_lines(path)])` reads all of them",
+              "how many elements this sequence has shows at its end: the lines of a file are read "
+              "as they come");
+  return v_int(n);
+}
+
 BUILTIN_FN(bi_len) {
   Value x = c->v[0];
   size_t n;
@@ -118,6 +131,7 @@ BUILTIN_FN(bi_len) {
   if (value_items(x, &n)) return v_int((int64_t)n);
   if (x.tag == V_STR) return v_int((int64_t)x.u.str->chars);
   if (x.tag == V_ROWS) return rows_count(s, x, c->at);
+  if (x.tag == V_SEQ) return seq_len(s, x, c->spans[0]);
   Type t = op_type_of(s, arg_tensor(s, c, 0));
   if (!t.rank) fail_at(s, ERR_RANK, c->spans[0], "a rank-0 tensor has no length");
   return type_dim_value(s, t.dim[0]);
@@ -579,6 +593,10 @@ BUILTIN_FN(bi_sort) {
   return v_list(s, V_TUPLE, 2, out);
 }
 
+BUILTIN_FN(bi_argsort) {
+  return bi_sort(s, c).u.list->items[1];
+}
+
 BUILTIN_FN(bi_top_k) {
   Value x = arg_tensor(s, c, 0), out[2];
   Type t = op_type_of(s, x);
@@ -812,6 +830,15 @@ static Value chosen(Session *s, Call *c, Value n, int rank, const Dim *d) {
   return weighted(s, c, key, n.tag == V_DIM ? n.u.d : dim_const(op_dims_of(s), n.u.i), rank, d);
 }
 
+/* Chosen elements as lists in lists, by the sizes of axes from `axis` on. */
+static Value in_shape(Session *s, const Tensor *t, int axis, const Value **item) {
+  size_t n = (size_t)t->dim[axis];
+  Value *out = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < n; i++)
+    out[i] = axis + 1 < t->rank ? in_shape(s, t, axis + 1, item) : *(*item)++;
+  return v_list(s, V_LIST, n, out);
+}
+
 BUILTIN_FN(bi_choice) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
@@ -837,15 +864,18 @@ BUILTIN_FN(bi_choice) {
   if (n < 0)
     fail_at(s, ERR_WANT_TENSOR, c->spans[0], "`choice` takes tensors and lists, not a sequence");
   if (!n) fail_at(s, ERR_VALUE, c->spans[0], "%s", empty);
-  if (rank > 1)
+  if (rank > 1 && xs.tag != V_LIST)
     fail_help(s, ERR_WANT_SHAPE, c->spans[1], "`[]` chooses one element, `[n]` n of them",
               "what is chosen from %s has one axis", value_type_text(s, c->v[0]));
   Value at = chosen(s, c, v_int(n), rank, d);
   if (at.tag == V_UNKNOWN) return at;
   if (!rank) return data_element(s, xs, tn_get_i64(at.u.t->t, 0), c->at);
-  int64_t count = at.u.t->t->dim[0], *rows = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
+  int64_t count = tn_count(at.u.t->t), *rows = ARENA_ARRAY(&s->scratch, int64_t, count + 1);
   for (int64_t i = 0; i < count; i++) rows[i] = tn_get_i64(at.u.t->t, i);
-  return data_pick(s, xs, rows, count, c->at);
+  Value picked = data_pick(s, xs, rows, count, c->at);
+  if (rank < 2) return picked;
+  const Value *item = picked.u.list->items;
+  return in_shape(s, at.u.t->t, 0, &item);
 }
 
 BUILTIN_FN(bi_randint) {

@@ -17,7 +17,9 @@
 #include "lang/eval/state.h"
 #include "lang/eval/want.h"
 #include "lang/names/module.h"
+#include "lang/eval/steps.h"
 #include "lang/names/meant.h"
+#include "lang/value/columns.h"
 #include "lang/value/fail.h"
 #include "lang/value/state_walk.h"
 #include "lang/value/tree.h"
@@ -61,12 +63,39 @@ static void want_function_first(Session *s, Call *c) {
               "%s is not a function", value_type_text(s, c->v[0]));
 }
 
+/* Lists of texts, equally many in each, have no leaves: their elements are gone through. */
+static bool texts_alone(size_t n, const Value *trees) {
+  bool all = true;
+  for (size_t i = 0; all && i < n; i++)
+    all = columns_texts(trees[i]) && trees[i].u.list->count == trees[0].u.list->count;
+  return all;
+}
+
+static Value map_texts(const MapJob *m, Session *s, size_t n, const Value *lists) {
+  size_t count = lists[0].u.list->count;
+  Value *out = ARENA_ARRAY(&s->scratch, Value, count),
+        *args = ARENA_ARRAY(&s->scratch, Value, n + 1);
+  for (size_t i = 0; i < count; i++) {
+    size_t k = 0;
+    count_step(s, m->at);
+    if (m->path) {
+      const char *path = fail_text(s, "%zu", i);
+      args[k++] = v_str(s, path, strlen(path));
+    }
+    for (size_t t = 0; t < n; t++) args[k++] = lists[t].u.list->items[i];
+    out[i] = call_simple(s, m->f, k, args, m->at);
+  }
+  return v_list(s, V_LIST, count, out);
+}
+
 static Value map_trees(Session *s, Call *c, bool effects) {
   Value *trees = ARENA_ARRAY(&s->scratch, Value, c->rest_n + 2);
   trees[0] = c->v[1];
   for (size_t i = 0; i < c->rest_n; i++) trees[1 + i] = c->rest[i];
   MapJob m = {.f = c->v[0], .at = c->at, .path = want_bool(s, c->v[3], c->spans[3], "`path`")};
-  Value r = tree_map(s, c->rest_n + 1, trees, map_leaf, &m, c->at);
+  Value r = texts_alone(c->rest_n + 1, trees)
+                ? map_texts(&m, s, c->rest_n + 1, trees)
+                : tree_map(s, c->rest_n + 1, trees, map_leaf, &m, c->at);
   return effects ? v_unit() : r;
 }
 
@@ -95,7 +124,13 @@ static Value fold_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
 
 BUILTIN_FN(bi_fold) {
   MapJob m = {.f = c->v[0], .at = c->at, .acc = c->v[1]};
-  tree_map(s, 1, &c->v[2], fold_leaf, &m, c->at);
+  bool texts = texts_alone(1, &c->v[2]);
+  for (size_t i = 0; texts && i < c->v[2].u.list->count; i++) {
+    Value args[2] = {m.acc, c->v[2].u.list->items[i]};
+    count_step(s, c->at);
+    m.acc = call_simple(s, m.f, 2, args, c->at);
+  }
+  if (!texts) tree_map(s, 1, &c->v[2], fold_leaf, &m, c->at);
   return m.acc;
 }
 

@@ -267,6 +267,43 @@ Value seq_map(Session *s, Value seq, Value f, Span at) {
   return seq_value(s, SEQ_MAP, seq, f, 0, 0, false, false, 0);
 }
 
+static int64_t pieces(int64_t n, int64_t each, bool drop) {
+  return drop ? n / each : n / each + (n % each != 0);
+}
+
+/* The number of adjacent windows, if one more element is left for the shifted copy. */
+static int64_t windows_of(Session *s, const Seq *q, Span at) {
+  const Tensor *t = op_tensor_of(s, q->source, at);
+  return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
+}
+
+/* As `start` finds it, but without draws: INT64_MAX if there is no end, UNKNOWN of a stream. */
+int64_t seq_count(Session *s, Value v, Span at) {
+  int64_t n = 0, m;
+  stack_check();
+  if (v.tag != V_SEQ) {
+    data_source(s, v, at, &n);
+    return n;
+  }
+  const Seq *q = v.u.seq;
+  if (q->kind == SEQ_LINES) return UNKNOWN;
+  if (q->kind == SEQ_WINDOWS) return pieces(windows_of(s, q, at), q->m, false);
+  n = seq_count(s, q->source, at);
+  if (q->kind == SEQ_CYCLE) return INT64_MAX;
+  if (q->kind == SEQ_TAKE) return n < 0 || n < q->n ? n : q->n;
+  if (q->kind == SEQ_ZIP || q->kind == SEQ_CHAIN) {
+    m = seq_count(s, q->extra, at);
+    if (n < 0 || m < 0) return UNKNOWN;
+    if (q->kind == SEQ_ZIP) return m < n ? m : n;
+    return __builtin_add_overflow(n, m, &n) ? INT64_MAX : n;
+  }
+  if (n < 0 || n == INT64_MAX) return n;
+  if (q->kind == SEQ_BATCHES) return pieces(n, q->n, q->drop);
+  if (q->kind == SEQ_STEP) return pieces(n, q->n, false);
+  if (q->kind == SEQ_DROP) return q->n < n ? n - q->n : 0;
+  return n;
+}
+
 /* ---- iterators */
 
 /* The loop that the iterator belongs to has ended. */
@@ -340,16 +377,6 @@ static void shuffle(SeqIter *it, int64_t n, Start *st) {
   it->order = mem_need(&it->s->mem, NULL, 0, (size_t)n * sizeof *it->order);
   it->ordered = n;
   ordered_by(it->key, n, it->order);
-}
-
-static int64_t pieces(int64_t n, int64_t each, bool drop) {
-  return drop ? n / each : n / each + (n % each != 0);
-}
-
-/* The number of adjacent windows, if one more element is left for the shifted copy. */
-static int64_t windows_of(Session *s, const Seq *q, Span at) {
-  const Tensor *t = op_tensor_of(s, q->source, at);
-  return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
 }
 
 static Lines *open_lines(Session *s, const Seq *q, Span at) {

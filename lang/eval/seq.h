@@ -40,6 +40,8 @@ typedef struct SeqIter SeqIter;
 
 Value seq_value(Session *s, SeqKind kind, Value source, Value extra, int64_t n, int64_t m,
                 bool shuffle, bool drop, uint64_t site);
+/* The number of its elements; -1: it shows at the end; INT64_MAX: there is none. */
+int64_t seq_count(Session *s, Value v, Span at);
 void seq_free(Session *s, Seq *q); /* called by value.c alone */
 /* Iterators are on the pool: they are freed when it is drained, also after an error. */
 SeqIter *seq_start(Session *s, Value source, Span at);

@@ -151,8 +151,8 @@ static void say_foreign(Help *h) {
 bool help_print(Session *s, Buf *b, const char *topic) {
   Help h = {s, b, topic, false};
   say_code(&h);
+  say_builtin(&h); /* before clauses of the same name, as of `save` */
   say_word(&h);
-  say_builtin(&h);
   say_program(&h);
   if (!h.any) say_library(&h);
   if (!h.any) say_foreign(&h);
