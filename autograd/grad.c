@@ -691,6 +691,39 @@ GRADS(LU) {
       op3(r, OP_SCATTER_ADD, zeros_like(r, x), rows, x, 1, (Attr[]){attr_i(AT_AXIS, t.rank - 2)});
 }
 
+/* x along the last axis (across) or the last but one, over the shape of a stack of matrices. */
+static Val along(Rule *r, Val x, Val like, bool across) {
+  Type t = type_of(r, like);
+  int64_t other = across ? t.rank - 2 : t.rank - 1;
+  return b_keep(&r->b, x, like, 1, &other);
+}
+
+/* Magnus 1985; Giles 2008: with v the vectors and w the values, v (dw + v^T dv / (w_j - w_i)) v^T,
+ * without the quotients of the diagonal. */
+GRADS(EIGH) {
+  Val w = r->out[0], v = r->out[1], dw = r->dout[0], dv = r->dout[1];
+  Val dy = v; /* gives numbers their dtype */
+  Val col = iota(r, type_of(r, w).dim[type_of(r, w).rank - 1], v);
+  Type t = type_of(r, v);
+  Dim n = t.dim[t.rank - 1];
+  Val at = b_reshape(&r->b, col, 2, (Dim[]){n, dim_of(r, 1)});
+  Val on = eq(b_broadcast(&r->b, at, 2, (Dim[]){n, n}), b_broadcast(&r->b, col, 2, (Dim[]){n, n}));
+  on = b_broadcast(&r->b, on, t.rank, t.dim);
+  Val inner = VAL_NONE;
+  if (!val_none(dv)) {
+    Val gap = sub(along(r, w, v, true), along(r, w, v, false));
+    Val turn = op2(r, OP_DOT, swap(v), dv, 0, NULL);
+    inner = where(on, zero, over(turn, where(on, one, gap)));
+  }
+  if (!val_none(dw)) {
+    Val line = where(on, along(r, dw, v, true), zero);
+    inner = val_none(inner) ? line : add(inner, line);
+  }
+  if (val_none(inner)) return;
+  Val x = op2(r, OP_DOT, op2(r, OP_DOT, v, inner, 0, NULL), swap(v), 0, NULL);
+  r->dx[0] = mul(half, add(x, swap(x)));
+}
+
 /* Giles 2008, "Collected matrix derivative results": db = a^-T dx, da = -db x^T. */
 GRADS(SOLVE) {
   bool across = gr_attr_i(r->g, r->node, AT_ACROSS, 0) != 0;

@@ -122,6 +122,13 @@ bool shape_lu(C *c) {
   return true;
 }
 
+bool shape_eigh(C *c) {
+  if (!square(c, 0)) return false;
+  c->out[0] = c->out[1] = *c->in[0];
+  c->out[0].rank--;
+  return true;
+}
+
 /* A system of the matrices of operand 0 and the right sides of operand `b`. */
 static bool system_of(C *c, int b) {
   const Type *x = c->in[0], *y = c->in[b];

@@ -77,6 +77,7 @@ bool shape_given(C *c);
 bool shape_inner(C *c);
 bool shape_cholesky(C *c);
 bool shape_lu(C *c);
+bool shape_eigh(C *c);
 bool shape_solve(C *c);
 bool shape_triangular(C *c);
 bool shape_loop(C *c);

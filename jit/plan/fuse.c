@@ -68,6 +68,7 @@ static GroupKind kind_of(OpCode op) {
   case OP_PLACE:
   case OP_CHOLESKY:
   case OP_LU:
+  case OP_EIGH:
   case OP_SOLVE:
   case OP_TRIANGULAR:
   case OP_SORT:

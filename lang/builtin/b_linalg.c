@@ -35,6 +35,12 @@ BUILTIN_FN(bi_lu) {
   return v_list(s, V_TUPLE, 3, out);
 }
 
+BUILTIN_FN(bi_eigh) {
+  Value x = arg_tensor(s, c, 0), out[2];
+  op_run_multi(s, OP_EIGH, 1, &x, NULL, 0, c->at, 2, out);
+  return v_list(s, V_TUPLE, 2, out);
+}
+
 BUILTIN_FN(bi_solve) {
   Value v[4];
   for (int i = 0; i < 4; i++) v[i] = arg_tensor(s, c, i);

@@ -88,6 +88,9 @@ Tensor *ref_cholesky(Ref *r, const Tensor *x);
 /* x[perm] = l u: l below the diagonal, where it has ones, u above. `swaps`: how many exchanges of
  * rows make perm. `regular`: a singular matrix is an error, else u has a zero. */
 bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps);
+/* Eigenvalues of (x + x^T) / 2, ascending, and its orthonormal eigenvectors as columns, of each of
+ * which the largest element is positive. */
+bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors);
 /* The solution of a x = b for a triangle (lower, else upper; unit: with ones as its diagonal) and
  * b [B.., N, M]; the other triangle is not read. */
 Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit);

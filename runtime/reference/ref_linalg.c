@@ -1,4 +1,4 @@
-/* Factorizations of matrices that need no library: Cholesky, LU, triangular systems.
+/* Factorizations of matrices: Cholesky, LU, triangular systems, eigenvalues of symmetric ones.
  *
  * In: tensors [B.., N, N] of any strides, float. Out: new row-major tensors. Each matrix of a batch
  * is copied to work memory in the computing type (f32 for f16 and bf16), done there, and stored
@@ -6,7 +6,7 @@
  *
  * The idea: recursion (Toledo, SIAM J. Matrix Anal. Appl. 1997) down to leaves of 16 rows, which
  * are plain loops; everything else is contractions, so it is as fast as these and has bits by rule
- * 105, on every machine and for any number of threads.
+ * 105, on every machine and for any number of threads. Eigenvalues are plain loops.
  *
  * Invariant: the way depends on n and the dtype alone, so a matrix of a batch has the bits that it
  * has alone. */
@@ -62,6 +62,8 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define ROOT sqrtf
 #define MAGNITUDE fabsf
 #define MOST(x) FLT_MAX
+#define EPSILON FLT_EPSILON
+#define TINY FLT_MIN
 #include "runtime/reference/ref_linalg.inc"
 #undef T
 #undef GEMM
@@ -70,6 +72,8 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #undef ROOT
 #undef MAGNITUDE
 #undef MOST
+#undef EPSILON
+#undef TINY
 
 #define T double
 #define GEMM GEMM_F64
@@ -78,6 +82,8 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define ROOT sqrt
 #define MAGNITUDE fabs
 #define MOST(x) DBL_MAX
+#define EPSILON DBL_EPSILON
+#define TINY DBL_MIN
 #include "runtime/reference/ref_linalg.inc"
 
 /* ---- matrices of a batch */
@@ -306,4 +312,40 @@ Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b,
   ref_scratch_free(r, f, bytes);
   gemm_close(r, &w.room);
   return ok ? out : ref_drop(out);
+}
+
+bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
+  Kind k = kind_of(x->dtype);
+  int64_t n = x->dim[x->rank - 1], size = (int64_t)dt_size(x->dtype);
+  size_t bytes = 0, q_bytes = 0, room_bytes = 0;
+  *values = ref_new(r, x->store->dev, x->dtype, x->rank - 1, x->dim);
+  *vectors = *values ? ref_new(r, x->store->dev, x->dtype, x->rank, x->dim) : NULL;
+  char *a = *vectors ? work_room(r, n, n, &bytes) : NULL;
+  char *q = a ? work_room(r, n, n, &q_bytes) : NULL;
+  char *d = q ? work_room(r, 4, n, &room_bytes) : NULL;
+  bool ok = d != NULL;
+  for (Batch b = batch_of(x); ok && b.number < b.count && n > 0; batch_next(&b)) {
+    char *room = d + (size_t)n * k.size, *line = room + 2 * (size_t)n * k.size;
+    char *to = (char *)tn_data(*vectors) + b.number * n * n * size;
+    load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
+    ok = k.wide ? eigh_f64(r, n, (double *)a, (double *)q, (double *)d, (double *)room)
+                : eigh_f32(r, n, (float *)a, (float *)q, (float *)d, (float *)room);
+    if (!ok && r->err.kind == REF_OK)
+      fail_matrix(r, REF_VALUE, &b, "the eigenvalues of a matrix of %lld rows do not converge", n);
+    if (!ok) break;
+    store_line(&k, d, n, (char *)tn_data(*values) + b.number * n * size);
+    for (int64_t i = 0; i < n; i++, to += n * size) { /* row i of the vectors is column i of q */
+      for (int64_t j = 0; j < n; j++)
+        memcpy(line + (size_t)j * k.size, q + (size_t)(j * n + i) * k.size, k.size);
+      store_line(&k, line, n, to);
+    }
+  }
+  ref_scratch_free(r, d, room_bytes);
+  ref_scratch_free(r, q, q_bytes);
+  ref_scratch_free(r, a, bytes);
+  if (ok) return true;
+  tn_unref(*values);
+  tn_unref(*vectors);
+  *values = *vectors = NULL;
+  return false;
 }

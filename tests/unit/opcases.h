@@ -205,6 +205,10 @@ BUILD(cholesky) {
   Val more = b_where(b, on, b_const(b, square, 2), b_const(b, square, 0));
   return b_un(b, OP_CHOLESKY, b_bin(b, OP_ADD, square, more));
 }
+BUILD(eigh_vectors) {
+  Val f = b_op(b, OP_EIGH, 1, x, 0, NULL), v = {f.node, 1};
+  return b_bin(b, OP_MUL, v, v);
+}
 BUILD(solve) {
   Val f = b_op(b, OP_LU, 1, x, 0, NULL);
   return b_op(b, OP_SOLVE, 4, (Val[]){x[0], f, {f.node, 1}, x[1]}, 0, NULL);
@@ -291,6 +295,8 @@ static const Case cases[] = {
     {"cholesky", OP_CHOLESKY, cholesky},
     {"cholesky_batch", OP_CHOLESKY, cholesky},
     {"lu_batch", OP_LU, NULL},
+    {"eigh_batch", OP_EIGH, NULL},
+    {"eigh_vectors", OP_EIGH, eigh_vectors},
     {"solve", OP_SOLVE, solve},
     {"solve_across", OP_SOLVE, solve_across},
     {"triangular_upper", OP_TRIANGULAR, triangular_upper},

@@ -109,6 +109,11 @@ static Tensor *run_lu(void) {
   tn_unref(swaps);
   return lu;
 }
+static Tensor *run_eigh(void) {
+  Tensor *values, *vectors;
+  bool ok = ref_eigh(&ref, square, &values, &vectors);
+  return two(ok, values, vectors);
+}
 static Tensor *run_solve(void) {
   Tensor *perm = ref_iota(&ref, DEV_CPU, DT_I64, square->dim[0]);
   Tensor *x = perm ? ref_solve(&ref, square, perm, square, true) : NULL;
@@ -190,6 +195,7 @@ static const Case cases[] = {ROW(unary),
                              ROW(cholesky),
                              ROW(triangular),
                              ROW(lu),
+                             ROW(eigh),
                              ROW(solve),
                              ROW(dot),
                              ROW(dot_f16),
