@@ -116,7 +116,7 @@ answer 'print(d.pop("a"))' 'here it is `xs .= remove_at(0)`; of a list, in which
 answer 'print(xs.remove(2))' 'here it is `xs .= remove_at(0)`; by place; by value'
 answer 'd.update(["a": 2])' 'here it is `d .= merge(["b": 2])`'
 answer 'print(x.reshape(2, 2))' 'here it is `reshape(x, [1, -1])`; a shape is one argument'
-answer 'print(x.repeat(2, 1))' 'here it is `reshape(broadcast(expand(v, 0), [3, 2]), [-1])`; of a tensor'
+answer 'print(x.repeat(2, 1))' 'here it is `tile(v, 3)`; of a tensor, along an axis'
 answer 'print(x.float())' 'here it is `f32(x)`; casts a tensor'
 answer 'print(round(x, 2))' 'here it is `round(x * 100) / 100`'
 answer 'print("a", sep = ",")' 'here it is `print(join('
