@@ -54,7 +54,7 @@ typedef struct Sig {
   Par par[PARAMS];
   int count;
   bool plain;       /* its calls have this form only */
-  char through[24]; /* the function that calls it, with other parameters, or "" */
+  char through[40]; /* the functions that call it, with other parameters, a comma between, or "" */
   long cases, script, code, grads, errors;
   bool wrong;
 } Sig;
@@ -746,6 +746,18 @@ done:
 
 /* ---- one case */
 
+/* The call of the row in a case, or of a function that calls it. NULL: there is none. */
+static Node *call_of(const Case *c) {
+  const Sig *s = &sigs[c->row];
+  const char *name = rows[c->row].name;
+  if (!s->through[0]) return call_in(c->call, name + (*name == '_'));
+  char names[sizeof s->through];
+  Node *call = NULL;
+  snprintf(names, sizeof names, "%s", s->through);
+  for (char *p = strtok(names, ","); p && !call; p = strtok(NULL, ",")) call = call_in(c->call, p);
+  return call;
+}
+
 static void check_case(const Case *c) {
   static Result base, r;
   static Text t;
@@ -754,8 +766,7 @@ static void check_case(const Case *c) {
   s->cases++;
   const char *name = rows[c->row].name;
   bool constant = !rows[c->row].signature;
-  Node *call =
-      constant ? NULL : call_in(c->call, s->through[0] ? s->through : name + (*name == '_'));
+  Node *call = constant ? NULL : call_of(c);
   if (!call && !constant) {
     wrong("`%s` has no call of %s", c->call, name);
     return;
