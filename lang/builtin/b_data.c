@@ -18,6 +18,7 @@
 #include "lang/eval/sources.h"
 #include "lang/eval/want.h"
 #include "lang/names/module.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/random.h"
 #include "lang/value/texts.h"
@@ -28,6 +29,16 @@
 static Value source_arg(Session *s, Call *c, int i) {
   int64_t n;
   return data_source(s, text_elements(s, c->v[i]), c->spans[i], &n);
+}
+
+/* The elements of v as `for` goes through them: pairs of a dict, code points of a text. */
+static Value walked(Session *s, Value v) {
+  return dict_elements(s, text_elements(s, v));
+}
+
+static Value walked_arg(Session *s, Call *c, int i) {
+  int64_t n;
+  return data_source(s, walked(s, c->v[i]), c->spans[i], &n);
 }
 
 static int64_t positive(Session *s, Call *c, int i, const char *what) {
@@ -45,15 +56,28 @@ BUILTIN_FN(bi_batches) {
                    random_site(c->node));
 }
 
+/* Tensors of ints with one axis, alone or as the columns of a tuple, a record or a dict. */
+static Value int_columns(Session *s, Value v, Span at) {
+  stack_check();
+  size_t n = 0;
+  if (v_is_weak_list(v)) v = op_as_tensor(s, v, DT_COUNT, at);
+  if (v_is_tensor(v)) {
+    const Tensor *t = op_tensor_of(s, v, at);
+    if (t->rank == 1 && dt_int(t->dtype)) return v;
+  }
+  bool columns = v.tag == V_TUPLE || v.tag == V_RECORD || v.tag == V_DICT;
+  Value *items = columns ? value_parts(s, v, &n) : NULL;
+  if (!n)
+    fail_help(s, ERR_WANT_TENSOR, at, "columns of them are a tuple, a record or a dict",
+              "`windows` goes through a tensor of ints with one axis, not %s",
+              value_type_text(s, v));
+  for (size_t i = 0; i < n; i++) items[i] = int_columns(s, items[i], at);
+  return value_like(s, v, items);
+}
+
 BUILTIN_FN(bi_windows) {
-  Value x = c->v[0].tag == V_LIST && c->v[0].u.list->weak
-                ? op_as_tensor(s, c->v[0], DT_COUNT, c->spans[0])
-                : c->v[0];
-  if (!v_is_tensor(x) || op_tensor_of(s, x, c->spans[0])->rank != 1 ||
-      !dt_int(op_tensor_of(s, x, c->spans[0])->dtype))
-    fail_at(s, ERR_WANT_TENSOR, c->spans[0],
-            "`windows` goes through a tensor of ints with one axis, not %s", value_type_text(s, x));
-  int64_t width = positive(s, c, 1, "the width"), n = op_tensor_of(s, x, c->spans[0])->dim[0];
+  int64_t n, width = positive(s, c, 1, "the width");
+  Value x = data_source(s, int_columns(s, c->v[0], c->spans[0]), c->spans[0], &n);
   int64_t each = positive(s, c, 2, "`batch`");
   if (n <= width)
     fail_at(s, ERR_VALUE, c->at,
@@ -69,7 +93,7 @@ BUILTIN_FN(bi_shuffle) {
 }
 
 BUILTIN_FN(bi_progress) {
-  Value source = source_arg(s, c, 0);
+  Value source = walked_arg(s, c, 0);
   if (c->rest_n > 1) fail_at(s, ERR_ARG_COUNT, c->rest_spans[1], "`progress` takes one label");
   Value label = c->rest_n ? c->rest[0] : v_str(s, "", 0);
   want_str(s, label, c->rest_n ? c->rest_spans[0] : c->at, "the label");
@@ -78,11 +102,11 @@ BUILTIN_FN(bi_progress) {
 
 /* In code: a sequence if it is only gone through, or has to be one; else a list. */
 static Value staged(Session *s, Call *c, SeqKind kind, Value extra, int64_t step) {
-  Value q = seq_staged(s, kind, text_elements(s, c->v[0]), text_elements(s, extra), step);
+  Value q = seq_staged(s, kind, walked(s, c->v[0]), walked(s, extra), step);
   if (seq_stays(s, q)) return q;
-  int64_t n = seq_size(s, c->v[0], c->spans[0]);
-  if (kind == SEQ_ZIP) seq_size(s, c->v[1], c->spans[1]);
-  for (size_t i = 0; i < c->rest_n; i++) seq_size(s, c->rest[i], c->rest_spans[i]);
+  int64_t n = seq_size(s, walked(s, c->v[0]), c->spans[0]);
+  if (kind == SEQ_ZIP) seq_size(s, walked(s, c->v[1]), c->spans[1]);
+  for (size_t i = 0; i < c->rest_n; i++) seq_size(s, walked(s, c->rest[i]), c->rest_spans[i]);
   if (seq_is_source(s, c->node)) return q;
   n = seq_size(s, q, c->at);
   Value *out = ARENA_ARRAY(&s->scratch, Value, n + 1);
@@ -92,7 +116,7 @@ static Value staged(Session *s, Call *c, SeqKind kind, Value extra, int64_t step
 
 BUILTIN_FN(bi_enumerate) {
   if (in_code(s)) return staged(s, c, SEQ_ENUMERATE, v_unit(), 0);
-  return seq_value(s, SEQ_ENUMERATE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
+  return seq_value(s, SEQ_ENUMERATE, walked_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
 }
 
 BUILTIN_FN(bi_zip) {
@@ -103,22 +127,22 @@ BUILTIN_FN(bi_zip) {
     Value left = i > 1 ? c->rest[i - 2] : c->v[1], right = i == n ? c->rest[i - 1] : rest;
     int64_t m = 2 + (int64_t)(n - i), k;
     if (in_code(s)) {
-      rest = seq_staged(s, SEQ_ZIP, text_elements(s, left), text_elements(s, right), m);
+      rest = seq_staged(s, SEQ_ZIP, walked(s, left), walked(s, right), m);
       continue;
     }
-    left = data_source(s, text_elements(s, left), i > 1 ? c->rest_spans[i - 2] : at, &k);
-    if (i == n) right = data_source(s, text_elements(s, right), c->rest_spans[i - 1], &k);
+    left = data_source(s, walked(s, left), i > 1 ? c->rest_spans[i - 2] : at, &k);
+    if (i == n) right = data_source(s, walked(s, right), c->rest_spans[i - 1], &k);
     rest = seq_value(s, SEQ_ZIP, left, right, 0, m, false, false, 0);
   }
   if (in_code(s)) return staged(s, c, SEQ_ZIP, rest, 2 + (int64_t)n);
-  Value a = source_arg(s, c, 0);
-  if (!n) rest = source_arg(s, c, 1);
+  Value a = walked_arg(s, c, 0);
+  if (!n) rest = walked_arg(s, c, 1);
   return seq_value(s, SEQ_ZIP, a, rest, 0, 2 + (int64_t)n, false, false, 0);
 }
 
-/* Lists, texts and ranges give such. */
+/* Lists, texts and ranges give such, a dict the list of its pairs. */
 static Value taken(Session *s, Call *c, SeqKind kind) {
-  Value v = c->v[0];
+  Value v = c->v[0] = dict_elements(s, c->v[0]);
   int64_t n = want_int(s, c->v[1], c->spans[1], "the number of elements");
   if (n < 0)
     fail_at(s, ERR_VALUE, c->spans[1], "the number of elements cannot be negative: %lld",
@@ -141,7 +165,7 @@ static Value taken(Session *s, Call *c, SeqKind kind) {
     return kind == SEQ_DROP ? v_range(s, v_int(cut), v_int(hi)) : v_range(s, v_int(lo), v_int(cut));
   }
   if (in_code(s)) return staged(s, c, kind, v_unit(), n);
-  return seq_value(s, kind, source_arg(s, c, 0), v_unit(), n, 0, false, false, 0);
+  return seq_value(s, kind, walked_arg(s, c, 0), v_unit(), n, 0, false, false, 0);
 }
 
 BUILTIN_FN(bi_take) {
@@ -153,7 +177,7 @@ BUILTIN_FN(bi_drop) {
 }
 
 BUILTIN_FN(bi_cycle) {
-  return seq_value(s, SEQ_CYCLE, source_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
+  return seq_value(s, SEQ_CYCLE, walked_arg(s, c, 0), v_unit(), 0, 0, false, false, 0);
 }
 
 static Value arg_seq(Session *s, Call *c) {
@@ -173,12 +197,12 @@ BUILTIN_FN(bi_seek) {
 }
 
 /* Elements count - 1 - k, or k * step. Lists and tuples stay such; what else is known in code is a
- * list there, and in script a sequence. */
+ * list there, and in script a sequence; a dict is the list of its pairs. */
 static Value picked(Session *s, Call *c, SeqKind kind, int64_t step) {
-  Value v = c->v[0];
+  Value v = c->v[0] = dict_elements(s, c->v[0]);
   if (v.tag != V_LIST && v.tag != V_TUPLE) {
     if (in_code(s)) return staged(s, c, kind, v_unit(), step);
-    return seq_value(s, kind, source_arg(s, c, 0), v_unit(), step, 0, false, false, 0);
+    return seq_value(s, kind, walked_arg(s, c, 0), v_unit(), step, 0, false, false, 0);
   }
   size_t n = v.u.list->count, each = (size_t)step, count = n / each + (n % each != 0);
   Value *x = v.u.list->items, *out = ARENA_ARRAY(&s->scratch, Value, count + 1);
@@ -218,7 +242,7 @@ BUILTIN_FN(bi_step_by) {
 
 BUILTIN_FN(bi_first) {
   Value v;
-  if (!seq_first(s, seq_start(s, text_elements(s, c->v[0]), c->spans[0]), &v, c->at))
+  if (!seq_first(s, seq_start(s, walked(s, c->v[0]), c->spans[0]), &v, c->at))
     fail_at(s, ERR_VALUE, c->spans[0], "there is no first element: the sequence is empty");
   return v;
 }

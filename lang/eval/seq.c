@@ -273,8 +273,8 @@ static int64_t pieces(int64_t n, int64_t each, bool drop) {
 
 /* The number of adjacent windows, if one more element is left for the shifted copy. */
 static int64_t windows_of(Session *s, const Seq *q, Span at) {
-  const Tensor *t = op_tensor_of(s, q->source, at);
-  return t->dim[0] ? (t->dim[0] - 1) / q->n : 0;
+  int64_t rows = leading(s, q->source, at, 0);
+  return rows ? (rows - 1) / q->n : 0;
 }
 
 /* As `start` finds it, but without draws: INT64_MAX if there is no end, UNKNOWN of a stream. */
@@ -585,23 +585,34 @@ static Value batch(Session *s, SeqIter *it, int64_t k, Span at) {
 }
 
 /* (x, y), each i64[windows, width], y shifted by one element; windows are adjacent. */
-static Value window(Session *s, SeqIter *it, int64_t k, Span at) {
-  const Tensor *t = op_tensor_of(s, it->q->source, at);
+/* Rows of windows of x, a tensor or columns of them; side 1 is one element further. */
+static Value window_rows(Session *s, const SeqIter *it, Value x, int64_t k, int side, Span at) {
+  stack_check();
+  if (!v_is_tensor(x)) {
+    size_t n;
+    Value *items = value_parts(s, x, &n);
+    for (size_t i = 0; i < n; i++) items[i] = window_rows(s, it, items[i], k, side, at);
+    return value_like(s, x, items);
+  }
+  const Tensor *t = op_tensor_of(s, x, at);
   int64_t width = it->q->n, from = k * it->q->m,
           len = it->windows - from < it->q->m ? it->windows - from : it->q->m;
   int64_t dim[2] = {len, width};
-  Value xy[2];
-  for (int side = 0; side < 2; side++) {
-    xy[side] = v_tensor(s, tn_new(&s->mem, t->store->dev, DT_I64, 2, dim));
-    int64_t *out = tn_data(xy[side].u.t->t);
-    for (int64_t i = 0; i < len; i++) {
-      int64_t w = it->order ? it->order[from + i] : from + i, first = w * width + side;
-      if (t->dtype == DT_I64)
-        tn_gather(t, first, width, out + i * width);
-      else
-        for (int64_t j = 0; j < width; j++) out[i * width + j] = tn_get_i64(t, first + j);
-    }
+  Value rows = v_tensor(s, tn_new(&s->mem, t->store->dev, DT_I64, 2, dim));
+  int64_t *out = tn_data(rows.u.t->t);
+  for (int64_t i = 0; i < len; i++) {
+    int64_t w = it->order ? it->order[from + i] : from + i, first = w * width + side;
+    if (t->dtype == DT_I64)
+      tn_gather(t, first, width, out + i * width);
+    else
+      for (int64_t j = 0; j < width; j++) out[i * width + j] = tn_get_i64(t, first + j);
   }
+  return rows;
+}
+
+static Value window(Session *s, const SeqIter *it, int64_t k, Span at) {
+  Value xy[2];
+  for (int side = 0; side < 2; side++) xy[side] = window_rows(s, it, it->q->source, k, side, at);
   return v_list(s, V_TUPLE, 2, xy);
 }
 
