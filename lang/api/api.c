@@ -90,7 +90,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->mem.door = &s->door;
   s->mem.stop = &s->kernel.stop;
   s->outside = session_stack(s);
-  bool started = door_open(&s->door, &s->mem, full.files) &&
+  bool started = stack_left() > STACK_RESERVE && door_open(&s->door, &s->mem, full.files) &&
                  (!full.spill || spill_open(&s->mem, full.spill)) && session_init(s) &&
                  session_start(s);
   stack_leave(s->outside);

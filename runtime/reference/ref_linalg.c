@@ -63,7 +63,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define MAGNITUDE fabsf
 #define MOST(x) FLT_MAX
 #define EPSILON FLT_EPSILON
-#define TINY FLT_MIN
+#define TINY 0x1p-63f
 #include "runtime/reference/ref_linalg.inc"
 #undef T
 #undef GEMM
@@ -83,7 +83,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define MAGNITUDE fabs
 #define MOST(x) DBL_MAX
 #define EPSILON DBL_EPSILON
-#define TINY DBL_MIN
+#define TINY 0x1p-511
 #include "runtime/reference/ref_linalg.inc"
 
 /* ---- matrices of a batch */

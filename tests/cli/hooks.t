@@ -23,7 +23,7 @@ tap_empty "$(cmp out staged)" 'the same in every run'
 gives 0 'the simplified graph' "$ckl" ir f.ckl f $T $T --stage=simplify
 tap_status $(($(grep -c ' = defer ' out) != 2)) 'a deferred function of a constant is no constant' out
 gives 0 'the two halves' "$ckl" ir f.ckl f $T $T --stage=joint
-says out '{text="on_grad" carry=1 index=0 wrt=(0)} : token, f64[2] @ 3:54-83 backward' \
+says out '{text="on_grad" carry=1 index=0 wrt=(0)} : token, f64[2] @ 2:54-83 backward' \
   'backward passes the gradient to the hook, at its line'
 tap_status $(($(grep -c 'text="on_grad"' out) != 1)) 'once, and nowhere else' out
 tap_empty "$(grep ' = hook ' out)" 'a hook says something to differentiation only'

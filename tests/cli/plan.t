@@ -215,7 +215,7 @@ let y = uniform([n, 64])
 print(sum(g(x, y)) != 0)
 END
 : >wrong
-for limit in 7000 7050 7100 7150 7200 7250 7300; do
+for limit in 6600 6650 6700 6750 6800 6850 6900; do
   CKL_CPU=native "$ckl" run --seed=1 --log=jit --memory=${limit}000 again.ckl >out 2>err || cat err >>wrong
   cat err >>chosen
 done

@@ -219,16 +219,26 @@ static void kept_as_chosen(Case *c, const Graph *d, const uint8_t *choice, uint6
   check_int((int)n, ==, (int)g->node_count);
 }
 
-/* No node is copied twice for one block; each of its results may be fetched. */
+/* Whether both nodes stand for one node of the forward half without need: each result of it may be
+ * fetched, and one be computed again beside another that is. */
+static bool twice(const Graph *d, uint32_t a, uint32_t b) {
+  const GNode *x = &d->nodes[a], *y = &d->nodes[b];
+  if (x->op == OP_PLACE && y->op == OP_PLACE)
+    return val_eq(gr_operand(d, a, 0), gr_operand(d, b, 0));
+  if (x->op != OP_PLACE && y->op != OP_PLACE) return true;
+  return (x->op == OP_PLACE ? y : x)->result_count == 1;
+}
+
+/* No node is copied twice for one block. */
 static void copied_once(const Graph *d, uint32_t from, uint64_t seed) {
   for (uint32_t i = from; i < d->node_count; i++) {
     const Prov *p = &d->provs[d->nodes[i].prov];
     for (uint32_t k = from; k < i && p->recomputed; k++) {
       const Prov *q = &d->provs[d->nodes[k].prov];
-      bool fetched =
-          d->nodes[i].op == OP_PLACE && !val_eq(gr_operand(d, i, 0), gr_operand(d, k, 0));
-      check_msg(!q->recomputed || q->span.lo != p->span.lo || fetched,
-                "seed %d: %%%u and %%%u are copies of one", (int)seed, (unsigned)k, (unsigned)i);
+      if (q->recomputed && q->span.lo == p->span.lo)
+        check_msg(!twice(d, k, i), "seed %d: %%%u and %%%u are copies of one (%s, %s)", (int)seed,
+                  (unsigned)k, (unsigned)i, op_info[d->nodes[k].op].text,
+                  op_info[d->nodes[i].op].text);
     }
   }
 }
