@@ -158,7 +158,7 @@ static bool numbers_of(Session *s, Call *c, Value *names, int64_t **number, size
   return true;
 }
 
-static Value numbers_tensor(Session *s, size_t n, const int64_t *number, Span at) {
+Value bi_ints(Session *s, size_t n, const int64_t *number, Span at) {
   int64_t dim = (int64_t)n;
   if (s->stage) { /* a constant of the graph */
     Value *v = ARENA_ARRAY(&s->scratch, Value, n + 1), l;
@@ -176,7 +176,7 @@ BUILTIN_FN(bi_codes) {
   int64_t *number;
   size_t n;
   if (!numbers_of(s, c, &names, &number, &n)) return (Value){.tag = V_UNKNOWN};
-  r[0] = numbers_tensor(s, n, number, c->at);
+  r[0] = bi_ints(s, n, number, c->at);
   r[1] = v_list(s, V_LIST, names.u.dict->count, names.u.dict->keys);
   return v_list(s, V_TUPLE, 2, r);
 }
@@ -188,7 +188,7 @@ static Value picked(Session *s, Value xs, size_t n, const int64_t *place, Span a
     for (size_t i = 0; i < n; i++) v[i] = xs.u.list->items[place[i]];
     return v_list(s, V_LIST, n, v);
   }
-  Value of[2] = {op_as_tensor(s, xs, DT_COUNT, at), numbers_tensor(s, n, place, at)};
+  Value of[2] = {op_as_tensor(s, xs, DT_COUNT, at), bi_ints(s, n, place, at)};
   Attr axis = attr_i(AT_AXIS, 0);
   return op_run(s, OP_TAKE, 2, of, &axis, 1, at);
 }

@@ -290,12 +290,6 @@ BUILTIN_FN(bi_index_of) {
   return v_none();
 }
 
-static Value ints_of(Session *s, int64_t n, const int64_t *x) {
-  Value v = v_tensor(s, tn_new(&s->mem, DEV_CPU, DT_I64, 1, &n));
-  memcpy(tn_data(v.u.t->t), x, (size_t)n * sizeof *x);
-  return v;
-}
-
 static Value unique_elements(Session *s, Call *c, bool counts) {
   Value seen = v_dict_room(s, 0), x;
   for (Walk w = walk_start(s, c->v[0], c->spans[0]); walk_next(&w, &x);) {
@@ -310,7 +304,7 @@ static Value unique_elements(Session *s, Call *c, bool counts) {
   if (!counts) return keys;
   int64_t *count = ARENA_ARRAY(&s->scratch, int64_t, n + 1);
   for (size_t i = 0; i < n; i++) count[i] = items[i].u.i;
-  return v_list(s, V_TUPLE, 2, (Value[2]){keys, ints_of(s, (int64_t)n, count)});
+  return v_list(s, V_TUPLE, 2, (Value[2]){keys, bi_ints(s, n, count, c->at)});
 }
 
 BUILTIN_FN(bi_unique) {
@@ -338,7 +332,7 @@ BUILTIN_FN(bi_unique) {
   if (bools) r = op_cast(s, r, DT_BOOL, c->at);
   if (!counts) return r;
   for (int64_t i = 0; i < k; i++) keep[i] = (i + 1 < k ? keep[i + 1] : count) - keep[i];
-  return v_list(s, V_TUPLE, 2, (Value[2]){r, ints_of(s, k, keep)});
+  return v_list(s, V_TUPLE, 2, (Value[2]){r, bi_ints(s, (size_t)k, keep, c->at)});
 }
 
 /* ---- rows */

@@ -65,6 +65,8 @@ void bi_libraries(Buf *out);      /* their names and versions: b_regex.c */
  * the error is a line on the standard error, for there is nobody to catch it. */
 void bi_save_end(Session *s);
 void bi_save_free(Session *s);
+/* The i64[n] of these numbers; in code a constant of the graph. */
+Value bi_ints(Session *s, size_t n, const int64_t *x, Span at);
 const struct Builtin *builtin_find(Session *s, Name name);
 const BuiltinSig *builtin_sig(const Session *s, const Builtin *b);
 Value builtin_call(Session *s, const Builtin *b, const Args *a, Node *node);

@@ -353,6 +353,7 @@ static size_t check_once(Session *s, CheckJob *j, const int64_t *value, size_t n
     arena_init(&a, &s->mem);
     Unit u = {.s = s, .arena = &a, .token = VAL_NONE, .check = true, .shows = j->out};
     buf_init_arena(&u.flat.sig, &a);
+    u.flat.s = s;
     u.flat.arena = &a;
     for (size_t i = 0; i < pin_count; i++) VEC_PUSH(&a, u.pins, u.pin_count, u.pin_cap, pins[i]);
     j->u = &u;

@@ -350,6 +350,7 @@ void check_script(Session *s, Module *m) {
   Arena a;
   arena_init(&a, &s->mem);
   Unit u = {.s = s, .arena = &a, .token = VAL_NONE, .check = true};
+  u.flat.s = s;
   u.flat.arena = &a;
   buf_init_arena(&u.flat.sig, &a);
   u.g = gr_new(&a, dim_tab_new(&a), s->names, m->name);
