@@ -666,7 +666,7 @@ static Val triangle(Rule *r, Val a, Val z, bool upper, bool unit) {
 GRAD(CHOLESKY) {
   Val lt = swap(y);
   Val low = part(r, op2(r, OP_DOT, lt, part(r, dy, LOWER), 0, NULL), LOWER);
-  Val s = mul(half, sub(add(low, swap(low)), part(r, part(r, low, LOWER), UPPER)));
+  Val s = mul(half, sub(add(low, swap(low)), part(r, low, UPPER)));
   Val left = triangle(r, lt, s, true, false);
   return triangle(r, lt, swap(left), true, false);
 }
