@@ -377,12 +377,18 @@ static void fill(Buf *b, const char *mark, const char *text) {
 }
 
 static void work_ops(TextJob *t) {
-  static const char *const cls[] = {"elementwise", "reduce",  "move",  "contract",
-                                    "generate",    "control", "effect"};
-  static const char *const remat[] = {"free", "cheap", "expensive", "never"}, *const needs[] = {
-                                                                                  "nothing",
-                                                                                  "operands",
-                                                                                  "result", "both"};
+  static const char *const cls[] = {
+      [ELEMENTWISE] = "elementwise", [REDUCE] = "reduce", [MOVE] = "move",
+      [CONTRACT] = "contract",       [FACTOR] = "factor", [GENERATE] = "generate",
+      [CONTROL] = "control",         [EFFECT] = "effect"};
+  static const char *const remat[] = {[REMAT_FREE] = "free",
+                                      [REMAT_CHEAP] = "cheap",
+                                      [REMAT_EXPENSIVE] = "expensive",
+                                      [REMAT_NEVER] = "never"};
+  static const char *const needs[] = {[NEEDS_NONE] = "nothing",
+                                      [NEEDS_IN] = "operands",
+                                      [NEEDS_OUT] = "result",
+                                      [NEEDS_BOTH] = "both"};
   static const char *const dom[] = {"float", "num", "int", "bool", "any"};
   buf_puts(
       t->b,

@@ -211,10 +211,12 @@ gives 0 'the same draws among calls of other names' "$ckl" run u.ckl
 tap_empty "$(diff out first)" 'calls of other names move no draw'
 gives 0 'run -v' "$ckl" run -v u.ckl
 says err 'seed ' 'shows the seed'
-for page in ops errors builtins; do
+for page in ops errors builtins passes; do
   gives 0 "ckl $page --markdown" "$ckl" $page --markdown
   says out '#' 'a page'
 done
+gives 0 'ckl ops --markdown, the classes' "$ckl" ops --markdown
+says out '| `lu` | factor |' 'each op is of its class'
 gives 0 'ckl help CODE' "$ckl" help shape-3
 says out shape-3 'explains it'
 says out '    print(x @ x)' 'with all lines of its example indented'

@@ -277,7 +277,7 @@ static void from_host(Thread *t) {
 }
 
 static void t_host(void) {
-  Thread t = {.size = 256 << 10};
+  Thread t = {.size = CKL_STACK_FACTOR * (256 << 10)};
   in_thread(&t, from_host);
   check(t.told);
   check(t.well);
