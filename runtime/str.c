@@ -659,9 +659,11 @@ static bool part_matches(const char *g, const char *g_end, const char *s, const 
       if (range) {
         const char *p = s;
         bool inside = s > start && is_digit(s[-1]); /* ranges match whole numbers */
-        for (; p < s_end && is_digit(*p); p++)
+        bool key = *p == '[' && s_end - p > 2;      /* and keys that are one, with the brackets */
+        for (p += key; p < s_end && is_digit(*p); p++)
           if (v < UINT64_MAX / 100) v = 10 * v + (uint64_t)(*p - '0');
-        ok = p > s && v >= lo && v <= hi && !(inside && star == g);
+        ok = p > s + key && v >= lo && v <= hi && !(inside && star == g);
+        if (key) ok = ok && p++ < s_end && p[-1] == ']';
         if (ok) {
           s = p;
           g += range;
@@ -688,8 +690,20 @@ static bool part_matches(const char *g, const char *g_end, const char *s, const 
 /* The end of a part of a glob. */
 static const char *part_end(const char *p) {
   if (is_key(p)) return path_end(p);
+  if (!strncmp(p, "**[", 3)) return p + 2;
   while (*p && *p != '.' && !is_key(p)) p++;
   return p;
+}
+
+/* The end of what one part of a glob matches of a path: a part, or one with the keys behind it that
+ * are numbers, since `ps[3]` may mean both a name `ps3` and the key 3 of `ps`. NULL: nothing. */
+static const char *parts_matched(const char *g, const char *g_end, const char *s) {
+  const char *end = path_end(s);
+  while (!part_matches(g, g_end, s, end)) {
+    if (*end != '[' || is_key(end)) return NULL;
+    end = path_end(end);
+  }
+  return end;
 }
 
 static bool is_any(const char *g, const char *end) {
@@ -714,9 +728,10 @@ bool str_glob(const char *glob, const char *path) {
       have_any = true;
       continue;
     }
-    if (g && s && part_matches(g, part_end(g), s, path_end(s))) {
+    const char *end = g && s ? parts_matched(g, part_end(g), s) : NULL;
+    if (end) {
       g = next_part(part_end(g));
-      s = next_part(path_end(s));
+      s = next_part(end);
       continue;
     }
     if (!have_any || !retry) return false;
