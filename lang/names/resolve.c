@@ -528,7 +528,12 @@ void rs_walk(Resolver *r, Node *n) {
     size_t before = s->diags.errors;
     r->drop = drop;
     rs_walk(r, n->expr);
-    if (drop && n->expr->kind == N_CALL && s->diags.errors == before) rs_dropped(r, n->expr);
+    if (drop && s->diags.errors == before) {
+      if (n->expr->kind == N_CALL)
+        rs_dropped(r, n->expr);
+      else
+        rs_dropped_value(r, n->expr);
+    }
     break;
   }
   case N_FOR:

@@ -1,10 +1,10 @@
-/* Unused results: `xs.push(i)` as a statement (rule 98).
+/* Unused results: `xs.push(i)` or `x == 3` as a statement (rule 98).
  *
- * In: a call whose value is dropped. Out: an error if the call can have no other effect. Idea: the
- * table of builtins marks those with effects (BI_ACTS); a function has none when nothing that it
- * calls has one. A walk over its body finds this, and gives up at any unknown construct. Calls of
- * library functions get the error, calls of the program's functions do not: they may be run to
- * measure their time.
+ * In: a call or an operation whose value is dropped. Out: an error if it can have no other effect.
+ * Idea: the table of builtins marks those with effects (BI_ACTS); a function has none when nothing
+ * that it calls has one. A walk over its body finds this, and gives up at any unknown construct.
+ * Calls of library functions get the error, calls of the program's functions do not: they may be
+ * run to measure their time.
  */
 #include <string.h>
 
@@ -12,7 +12,10 @@
 #include "lang/names/resolver.h"
 #include "lang/value/fail.h"
 
-enum { DEPTH = 8 }; /* of nested calls that are looked into */
+enum {
+  DEPTH = 8,        /* of nested calls that are looked into */
+  IN_STATEMENT = -1 /* depth: the statement itself, whose names are those of the resolver */
+};
 
 typedef struct Look {
   Resolver *r;
@@ -51,6 +54,10 @@ static void look(void *ud, Node *n) {
   case N_CALL: {
     const Node *c = n->call.callee;
     Name name = c->kind == N_NAME ? c->name : c->kind == N_DOT ? c->dot.name.name : NULL;
+    if (name && l->depth == IN_STATEMENT) {
+      FoundKind k = rs_lookup(l->r, name).kind;
+      if (k == F_LOCAL || k == F_MEMBER || k == F_TOP) name = NULL; /* a value that is called */
+    }
     if (!name || (c->kind == N_DOT && rs_member_call(l->r, n)) ||
         (!walks_tree(n, name) && name_acts(l, name))) {
       l->acts = true;
@@ -141,4 +148,15 @@ void rs_dropped(Resolver *r, const Node *call) {
     const char *meant = f.kind == F_BUILTIN ? foreign_change(s, name) : NULL;
     dg_help(&s->diags, d, "%s", meant ? meant : "`let _ = ..` says that it is not wanted");
   }
+}
+
+void rs_dropped_value(Resolver *r, const Node *e) {
+  if (e->kind != N_UNARY && e->kind != N_BINARY) return;
+  Look l = {r, r->m, IN_STATEMENT, false};
+  look(&l, (Node *)e);
+  if (l.acts) return;
+  Diag *d = fail_report(r->s, ERR_DROPPED, e->span,
+                        "the value of this expression is not used, and it does nothing else");
+  dg_help(&r->s->diags, d,
+          "`let _ = ..` says that it is not wanted; `x = e` assigns, `assert e` tests");
 }

@@ -139,5 +139,7 @@ void rs_walk_wrap(Resolver *r, Node *e, bool drop); /* drop: its value is not us
 void rs_walk_type(Resolver *r, Node *t, bool binds);
 /* resolve_drop.c: the result of the call is not used */
 void rs_dropped(Resolver *r, const Node *call);
+/* The value of an expression that is no call is not used. */
+void rs_dropped_value(Resolver *r, const Node *e);
 
 #endif
