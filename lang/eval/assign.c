@@ -256,26 +256,27 @@ static bool assign_instance(const Place *p, Value cur) {
       assign_field(p, cur.u.inst, name, i + 1, n->dot.name.span);
       return true;
     }
-    /* items of lists and records only lead on to instances: blocks[i].w = e */
+    /* items of lists, records and dicts only lead on to instances: blocks[i].w = e */
     if (cur.tag == V_LIST && !name && one_item(&p->part[i])) {
+      const List *l = cur.u.list;
       Value iv = p->part[i].index.part[0].v;
-      bool neg = iv.tag == V_INT && iv.u.i < 0;
-      if (iv.tag != V_INT || (!neg && (size_t)iv.u.i >= cur.u.list->count)) return false;
-      if (!cur.u.list->count || (neg && cur.u.list->items[0].tag != V_INST)) return false;
-      cur = cur.u.list->items[index_item(p->s, &p->part[i].index, cur.u.list->count, "a list")];
+      if (iv.tag == V_UNKNOWN) return i + 1 < p->count;
+      if (iv.tag != V_INT || iv.u.i >= (int64_t)l->count || iv.u.i < -(int64_t)l->count)
+        return false;
+      cur = l->items[index_item(p->s, &p->part[i].index, l->count, "a list")];
     } else if (cur.tag == V_RECORD && name) {
       const Value *f = value_record_get(cur.u.rec, name);
       if (!f) return false;
       cur = *f;
     } else if (cur.tag == V_DICT && !name && i + 1 < p->count) {
       Value key = index_key(p->s, &p->part[i].index);
-      const Value *f = key.tag == V_UNKNOWN ? NULL : dict_find(cur.u.dict, key);
+      if (key.tag == V_UNKNOWN) return true;
+      const Value *f = dict_find(cur.u.dict, key);
       if (!f) return false;
       cur = *f;
     } else {
       return false;
     }
-    if (cur.tag != V_INST) return false;
   }
   return false;
 }
