@@ -68,10 +68,6 @@ BUILTIN_FN(bi_same) {
   return v_bool(value_same(c->v[0], c->v[1]));
 }
 
-BUILTIN_FN(bi_later) {
-  fail_at(s, ERR_NOT_YET, c->at, "not yet: `%s`", c->b->name);
-}
-
 static Value copy_value(Session *s, Value v, Span at);
 
 static Value copy_inst(Session *s, Inst *i, Span at) {

@@ -391,7 +391,8 @@ static void literal_visit(void *ud, Node *n) {
   ast_children(n, literal_visit, ud);
 }
 
-/* Adds up the ints of a function: an axis of more elements has all that it reads by numbers. */
+/* Adds up the ints of a function, or of all of a file: an axis of more elements has all that it
+ * reads by numbers. */
 static void sum_visit(void *ud, Node *n) {
   int64_t *sum = ud;
   if (!n) return;
@@ -424,6 +425,12 @@ bool check_fn(Session *s, CheckJob *j) {
       literal_visit(&l, j->node->fn->params.items[i]);
   int64_t sum = 1;
   sum_visit(&sum, j->node);
+  const Diag *d = error_from(s, count);
+  const Span here = j->node ? j->node->span : d->span;
+  if (d->span.file != here.file) /* in a function of another file, which it calls */
+    sum = MOST_TRIED;
+  else if (d->span.lo < here.lo || d->span.lo >= here.hi)
+    sum_visit(&sum, j->module->ast);
   l.items[l.count++] = sum;
   size_t fixed = sizeof sizes / sizeof *sizes;
   for (size_t i = 1; i < fixed + l.count; i++) {

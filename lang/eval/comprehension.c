@@ -371,6 +371,7 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
     for (size_t i = before; i < s->diags.count; i++) {
       ErrCode c = s->diags.items[i]->code;
       refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY || c == ERR_MASK_CODE;
+      refused |= c == ERR_STATIC_STR;
       refused |= c == ERR_NOT_CONST && j.ranges;
       /* an end of a range may be a tensor in script alone */
       again |= (c == ERR_NOT_CONST || c == ERR_WANT_INT) && !j.ranges;

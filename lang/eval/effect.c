@@ -433,6 +433,10 @@ void eval_assert(Session *s, Node *st) {
     if (s->stage) assume(s, c, x, y);
     return;
   }
+  const char *library = fail_library_text(s, c->span); /* which no message shows */
+  if (library)
+    fail_at(s, ERR_ASSERT, c->span, "`%s` does not hold%s%s", library, cmp ? ": " : "",
+            cmp ? operands_text(s, a, b) : "");
   Diag *d = fail_report(s, ERR_ASSERT, c->span, "the assertion does not hold");
   if (cmp) dg_label(&s->diags, d, c->span, "%s", operands_text(s, a, b));
   fail_raise(s);
