@@ -200,7 +200,7 @@ struct Session {
   Span saving_at;               /* of its path */
   struct Jit *jit;              /* opened at the first compiled call */
   struct {
-    int64_t values_live, tape_live, stage, compile, nodes, captures, line;
+    int64_t values_live, tape_live, stage, compile, runs, nodes, captures, line;
     int64_t backward_captures, backward_hits;
     int64_t ops[2][6]; /* [0] forwards and script, [1] backwards; by OpBin (report.h) */
     int64_t searched;  /* entries compared by linear searches for a name or address */

@@ -468,15 +468,15 @@ static bool brackets_missing(Parser *ps, Tok t) {
   if (header_open(ps, TK_ASSERT) && value)
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "an `assert` has a condition and no text",
                "the error shows the condition; a comment can say more");
-  if (fits(ps, TK_IN) && header_open(ps, TK_FOR))
+  if (fits(ps, TK_IN) && (header_open(ps, TK_FOR) || top(ps) == '['))
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "several names stand in parentheses",
-               "for (k, e) in d { .. }");
-  if (set) return say(ps, ERR_SYNTAX, t.lo, t.hi, "a set is written `set(a, b)`", NULL);
+               top(ps) == '[' ? "[k: e for (k, e) in d]" : "for (k, e) in d { .. }");
+  if (set) return say(ps, ERR_SYNTAX, t.lo, t.hi, "a set is written `set(list(a, b))`", NULL);
   if (fits(ps, TK_EQ))
     return say(ps, ERR_SYNTAX, t.lo, t.hi,
                value ? "several values or names stand in parentheses"
                      : "several names stand in parentheses",
-               "let (a, b) = (1, 2)");
+               "new names `let (a, b) = (1, 2)`; a `var` of before gets its value alone, `a = 1`");
   if (value && (top(ps) == 0 || top(ps) == '{'))
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "several values stand in parentheses", "(1, 2)");
   return false;
@@ -662,7 +662,9 @@ static bool small_slip(Parser *ps, Tok t) {
     Diag *g = lex_error(lx, ERR_SYNTAX, t.lo, t.hi,
                         "`%.*s` is a word of the language and cannot be a name", (int)(t.hi - t.lo),
                         s + t.lo);
-    lex_help(lx, g, "choose another name; after a dot every word is a name");
+    lex_help(lx, g,
+             t.kind == TK_SELF ? "leave it out: methods see `self` without a parameter"
+                               : "choose another name; after a dot every word is a name");
     return true;
   }
   return false;

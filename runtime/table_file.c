@@ -221,7 +221,7 @@ static void look_at_number(TableKind *k, const Field *f) {
   }
   k->no_int = true;
   double x;
-  bool real = true;
+  bool real = n > 0;
   if (p < f->hi && *p == '.') {
     const char *q = ++p;
     while (p < f->hi && *p >= '0' && *p <= '9') p++;

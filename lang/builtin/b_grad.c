@@ -346,6 +346,10 @@ static Value same_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
 }
 
 static void check_loss(Session *s, Value y, Span at) {
+  if (y.tag == V_FN)
+    fail_help(s, ERR_GRAD_LOSS, at,
+              "the loss is a value: `grad(f(x), x)`, of params `grad(f(net), net)`",
+              "the loss must be a rank-0 float tensor, not %s", value_type_text(s, y));
   if (!v_is_tensor(y))
     fail_at(s, ERR_GRAD_LOSS, at, "the loss must be a rank-0 float tensor, not %s",
             value_type_text(s, y));

@@ -12,6 +12,7 @@
 #include "lang/compile/compile.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
+#include "lang/eval/known.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/owned.h"
@@ -142,15 +143,6 @@ static int sign(bool less, bool more) {
   return more - less;
 }
 
-/* An int against a float, exactly: a float of this size is an int and a rest. */
-static int int_order(int64_t a, double b) {
-  if (b >= 9223372036854775808.0) return -1;
-  if (b < -9223372036854775808.0) return 1;
-  int64_t whole = (int64_t)b;
-  double rest = b - (double)whole;
-  return a != whole ? sign(a<whole, a> whole) : sign(rest > 0, rest < 0);
-}
-
 /* -1, 0, 1; -2 or 2: because the one, or the other, is NaN, which stands behind all numbers. */
 static int order(Session *s, Value a, Value b, Span at) {
   stack_check();
@@ -163,7 +155,7 @@ static int order(Session *s, Value a, Value b, Span at) {
             value_type_text(s, b));
   if (an || bn) return 2 * sign(!an, !bn);
   if (number && a.tag != b.tag)
-    return a.tag == V_INT ? int_order(a.u.i, b.u.f) : -int_order(b.u.i, a.u.f);
+    return a.tag == V_INT ? known_order(a.u.i, b.u.f) : -known_order(b.u.i, a.u.f);
   if (a.tag == V_FLOAT) return sign(a.u.f<b.u.f, a.u.f> b.u.f);
   if (a.tag != V_STR && a.tag != V_TUPLE) return sign(a.u.i<b.u.i, a.u.i> b.u.i);
   if (a.tag == V_STR) {

@@ -12,14 +12,17 @@
 #include "graph/run_op.h"
 #include "lang/builtin/builtin.h"
 #include "lang/builtin/builtin_fn.h"
+#include "lang/eval/known.h"
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/shapes.h"
+#include "lang/eval/steps.h"
 #include "lang/eval/type.h"
 #include "lang/eval/walk.h"
 #include "lang/eval/want.h"
 #include "lang/names/meant.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
@@ -169,17 +172,68 @@ BUILTIN_FN(bi_where) {
   return op_where(s, c->v[0], c->v[1], c->v[2], c->at);
 }
 
-/* Argument 0, to be reduced: of what else has elements, these as one tensor. Without an element,
- * `none`. */
-static Value arg_elements(Session *s, Call *c) {
+/* Argument 0, to be reduced: of what else has elements, these as one tensor, or, if they are
+ * `numbers`, as a list. Without an element, `none`. */
+static Value arg_elements(Session *s, Call *c, bool *numbers) {
   Value x = c->v[0];
+  *numbers = false;
+  if (dict_is_set(x)) x = dict_elements(s, x);
   bool parts = (x.tag == V_LIST && !x.u.list->weak) || x.tag == V_TUPLE;
   if (!parts && x.tag != V_RANGE && x.tag != V_SEQ) return x;
   if (s->abstract && !parts) return (Value){.tag = V_UNKNOWN};
   Value l = walk_list(s, x, c->spans[0]);
+  *numbers = l.u.list->weak;
   if (l.u.list->weak) return l;
   if (!l.u.list->count) return v_none();
   return op_stack(s, l.u.list->count, l.u.list->items, 0, c->spans[0]);
+}
+
+/* One number of two. NaN wins. */
+static Value of_two(Session *s, OpCode op, Value a, Value b, Span at) {
+  bool plain = (a.tag == V_INT || a.tag == V_FLOAT) && (b.tag == V_INT || b.tag == V_FLOAT);
+  Value r;
+  if (op == OP_SUM || op == OP_PROD)
+    return op_binary(s, op == OP_SUM ? AST_ADD : AST_MUL, a, b, at, at, at);
+  if (!plain) return two(s, op == OP_REDUCE_MAX ? OP_MAX : OP_MIN, a, b, at, at, at);
+  if (a.tag == V_FLOAT && isnan(a.u.f)) return a;
+  if (b.tag == V_FLOAT && isnan(b.u.f)) return b;
+  known_op(op == OP_REDUCE_MAX ? AST_GT : AST_LT, b, a, &r);
+  return r.u.i ? b : a;
+}
+
+/* Numbers are reduced as a loop over them would, to a number (rule 16): an int of ints. */
+static Value of_numbers(Session *s, OpCode op, size_t n, const Value *x, Span at) {
+  Value r = x[0];
+  bool real = r.tag == V_FLOAT;
+  for (size_t i = 1; i < n; i++) {
+    count_step(s, at);
+    r = of_two(s, op, r, x[i], at);
+    real |= x[i].tag == V_FLOAT;
+  }
+  return real && r.tag == V_INT ? v_float((double)r.u.i) : r;
+}
+
+/* The sum of a range needs no elements; nor do its ends. False: it is no such argument. */
+static bool of_range(Session *s, OpCode op, Value x, Span at, Value *r, int64_t *n) {
+  if (x.tag != V_RANGE || x.u.range->lo.tag != V_INT || x.u.range->hi.tag != V_INT) return false;
+  int64_t lo = x.u.range->lo.u.i, hi = x.u.range->hi.u.i;
+  if (lo >= hi || __builtin_sub_overflow(hi, lo, n)) return false;
+  if (op == OP_SUM) { /* n (lo + hi - 1) / 2, of which 128 bits hold the product */
+    __int128 sum = (__int128)*n * ((__int128)lo + hi - 1) / 2;
+    if (sum != (int64_t)sum)
+      fail_at(s, ERR_OVERFLOW, at, "int overflow: the sum does not fit 64 bits");
+    *r = v_int((int64_t)sum);
+    return true;
+  }
+  *r = v_int(op == OP_REDUCE_MAX ? hi - 1 : lo);
+  return op == OP_REDUCE_MAX || op == OP_REDUCE_MIN;
+}
+
+/* Sums and products of ints are i64: those of small ints would not fit their dtype. */
+static Value as_wide(Session *s, OpCode op, Value x, Span at) {
+  DType dt = (DType)op_type_of(s, x).dtype;
+  bool sums = op == OP_SUM || op == OP_PROD || op == OP_CUMSUM;
+  return sums && dt_int(dt) && dt != DT_I64 ? op_cast(s, x, DT_I64, at) : x;
 }
 
 /* What no elements give; the largest of them, and their mean, are an error. */
@@ -193,12 +247,24 @@ static Value of_none(Session *s, OpCode op, Call *c) {
   }
 }
 
+/* Whether one value is asked for: no axis, and none is kept. */
+static bool is_whole(Session *s, const Call *c, int axis_at) {
+  return c->v[axis_at].tag == V_NONE &&
+         !want_bool(s, c->v[axis_at + 1], c->spans[axis_at + 1], "`keep`");
+}
+
 static Value reduce(Session *s, OpCode op, Call *c, int axis_at) {
   Value x = c->v[0];
   if (v_is_number(x) && x.tag != V_NODE) return x;
-  x = arg_elements(s, c);
+  bool numbers, whole = is_whole(s, c, axis_at);
+  int64_t count;
+  Value r;
+  if (whole && of_range(s, op, x, c->spans[0], &r, &count)) return r;
+  x = arg_elements(s, c, &numbers);
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_NONE && c->v[0].tag != V_NONE) return of_none(s, op, c);
+  if (numbers && whole && builtin_dom_class(op) == DOM_NUM)
+    return of_numbers(s, op, x.u.list->count, x.u.list->items, c->spans[0]);
   x = op_as_tensor(s, x, DT_COUNT, c->spans[0]);
   Type t = op_type_of(s, x);
   DTypeClass want = builtin_dom_class(op);
@@ -214,8 +280,8 @@ static Value reduce(Session *s, OpCode op, Call *c, int axis_at) {
   int64_t axes[CKL_MAX_RANK];
   int n = arg_axes(s, c, axis_at, t.rank, axes);
   bool keep = want_bool(s, c->v[axis_at + 1], c->spans[axis_at + 1], "`keep`");
-  if (n == 0) return x;
-  return op_reduce(s, op, x, n, axes, keep, c->at);
+  x = as_wide(s, op, x, c->spans[0]);
+  return n == 0 ? x : op_reduce(s, op, x, n, axes, keep, c->at);
 }
 
 BUILTIN_FN(bi_reduce) {
@@ -226,9 +292,19 @@ BUILTIN_FN(bi_mean) {
   Value x = c->v[0];
   if (v_is_number(x) && x.tag != V_NODE) /* the sum by a count of 1: a float number (rule 16) */
     return op_binary(s, AST_DIV, x, v_int(1), c->at, c->spans[0], c->at);
-  x = arg_elements(s, c);
+  bool numbers, whole = is_whole(s, c, 1);
+  int64_t n_range;
+  Value sum;
+  if (whole && of_range(s, OP_SUM, x, c->spans[0], &sum, &n_range))
+    return op_binary(s, AST_DIV, sum, v_int(n_range), c->at, c->spans[0], c->at);
+  x = arg_elements(s, c, &numbers);
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_NONE) return of_none(s, OP_REDUCE_MAX, c);
+  if (numbers && whole) {
+    Value *items = x.u.list->items, count = v_int((int64_t)x.u.list->count);
+    sum = of_numbers(s, OP_SUM, x.u.list->count, items, c->spans[0]);
+    return op_binary(s, AST_DIV, sum, count, c->at, c->spans[0], c->at);
+  }
   x = op_as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
   Type t = op_type_of(s, x);
   if (!dt_float((DType)t.dtype))
@@ -322,7 +398,7 @@ Value builtin_running_sums(Session *s, Value x, Span at) {
 }
 
 BUILTIN_FN(bi_cumsum) {
-  Value x = arg_tensor(s, c, 0);
+  Value x = as_wide(s, (OpCode)c->b->op, arg_tensor(s, c, 0), c->spans[0]);
   Attr a[2] = {attr_i(AT_AXIS, arg_axis(s, c, 1, op_type_of(s, x).rank)),
                attr_i(AT_REVERSE, want_bool(s, c->v[2], c->spans[2], "`reverse`"))};
   return op_run(s, (OpCode)c->b->op, 1, &x, a, 2, c->at);

@@ -198,7 +198,7 @@ typedef struct Loader {
   Span at;
   const char *key;
   SaveFile *file;
-  bool *used; /* by entry */
+  bool *used, *used_text; /* by entry, by text */
   Names1 missing, extra, differ;
   size_t found;
   Value *opened; /* the values of open buffers, in the order of the walk */
@@ -209,6 +209,16 @@ static int entry_find(const Loader *l, const char *path) {
   for (size_t i = 0; i < l->file->count; i++)
     if (!strcmp(l->file->entries[i].path, path)) return (int)i;
   return -1;
+}
+
+/* The text that the file has at this key, which counts as used; or NULL. */
+static const char *text_at_key(Loader *l, const char *key) {
+  for (size_t i = 0; i < l->file->meta_count; i++) {
+    if (strcmp(l->file->meta[i].key, key) != 0) continue;
+    l->used_text[i] = true;
+    return l->file->meta[i].value;
+  }
+  return NULL;
 }
 
 static void put_type(Buf *b, const Tensor *t) {
@@ -232,7 +242,7 @@ static void compare_leaf(Session *s, void *ud, const char *path, Inst *owner, Fi
   if (v.tag == V_NONE || (f && f->open)) return;
   const char *p = entry_path(s, l->key, path);
   if (v.tag == V_STR) {
-    if (save_meta(l->file, p))
+    if (text_at_key(l, p))
       l->found++;
     else
       name_add(&l->missing, p);
@@ -314,7 +324,7 @@ static void open_slot(Session *s, void *ud, const char *path, Inst *owner, Field
   Loader *l = ud;
   if (p || !f || !f->open) return;
   const char *at = entry_path(s, l->key, path);
-  const char *text = save_meta(l->file, fail_text(s, "%s%s", structure_key, at));
+  const char *text = text_at_key(l, fail_text(s, "%s%s", structure_key, at));
   size_t missing = l->missing.count;
   Value v = f->v;
   if (!text)
@@ -373,6 +383,7 @@ BUILTIN_FN(bi_load) {
   log_line(s, LOG_LOAD, "%s (%zu tensors)", name, o->file.count);
   Loader l = {.at = c->spans[0], .key = key, .file = &o->file};
   l.used = ARENA_ARRAY(&s->scratch, bool, o->file.count + 1);
+  l.used_text = ARENA_ARRAY(&s->scratch, bool, o->file.meta_count + 1);
   buf_init_arena(&l.missing.text, &s->scratch);
   buf_init_arena(&l.extra.text, &s->scratch);
   buf_init_arena(&l.differ.text, &s->scratch);
@@ -391,7 +402,12 @@ BUILTIN_FN(bi_load) {
   }
   for (size_t i = 0; i < o->file.meta_count; i++) {
     const char *p = o->file.meta[i].key;
-    below += n && !strncmp(p, key, n) && (!p[n] || p[n] == '.');
+    size_t prefix = sizeof structure_key - 1;
+    if (!strncmp(p, structure_key, prefix)) p += prefix;
+    if (n && (strncmp(p, key, n) || (p[n] && p[n] != '.'))) continue;
+    below += n > 0;
+    /* texts of a file that others wrote are remarks */
+    if (format && !l.used_text[i] && strcmp(p, format_key) != 0) name_add(&l.extra, p);
   }
   if (n && !below) fail_at(s, ERR_LOAD, c->spans[2], "%s: nothing is saved under `%s`", name, key);
   if (l.differ.count || (!partial && (l.missing.count || l.extra.count))) {

@@ -142,6 +142,7 @@ BUILTIN_FN(bi_reshape) {
   Type t = op_type_of(s, x);
   Dim d[CKL_MAX_RANK], known = dim_const(op_dims_of(s), 1);
   int hole = -1;
+  if (v.tag == V_INT && v.u.i == -1) v = v_list(s, V_LIST, 1, &v); /* all elements in one row */
   size_t n = v.tag == V_TUPLE || v.tag == V_LIST ? v.u.list->count : 0;
   for (size_t i = 0; i < n && i < CKL_MAX_RANK; i++)
     if (v.u.list->items[i].tag == V_INT && v.u.list->items[i].u.i == -1) {

@@ -14,6 +14,7 @@
 #include "lang/compile/stage.h"
 #include "lang/eval/rows.h"
 #include "lang/eval/want.h"
+#include "lang/value/dict.h"
 #include "lang/value/fail.h"
 #include "lang/value/texts.h"
 
@@ -121,7 +122,7 @@ BUILTIN_FN(bi_join) {
   if (c->rest_n > 1)
     fail_at(s, ERR_ARG_COUNT, c->rest_spans[1],
             "`join` takes a list and one text between its parts");
-  Value xs = text_elements(s, c->v[0]);
+  Value xs = dict_elements(s, text_elements(s, c->v[0]));
   if (xs.tag == V_ROWS) rows_refuse(s, c->spans[0]);
   if (xs.tag != V_LIST && xs.tag != V_TUPLE)
     fail_help(s, ERR_WANT_STR, c->spans[0], "`[str(x) for x in xs]` makes such a list",

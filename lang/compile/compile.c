@@ -378,6 +378,25 @@ static void advance_counters(Session *s, const Compiled *c, Tensor *const *out) 
   }
 }
 
+bool call_refused(ErrCode c) {
+  switch (c) {
+  case ERR_NOT_YET:
+  case ERR_SCRIPT_ONLY:
+  case ERR_MASK_CODE:
+  case ERR_STATIC_STR:
+  case ERR_BRANCH:
+  case ERR_CARRY:
+  case ERR_SLICE_DYNAMIC:
+  case ERR_NOT_CONST:
+  case ERR_VALUE:
+  case ERR_CODE_VAR:
+  case ERR_CODE_VALUE:
+  case ERR_FN_RESULT:
+  case ERR_GRAPH_FULL: return true;
+  default: return false;
+  }
+}
+
 Value call_run_code(Session *s, FnObj *f, const Args *a) {
   PreparedCall r;
   fail_running_at(s, a->call);
@@ -408,6 +427,7 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
   Native **native = r.native;
+  s->count.runs++;
   if (!native_run(s, native, g, call_fn_name(f), &ctx, in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)

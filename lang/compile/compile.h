@@ -222,6 +222,9 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
  * the method in which it happened, or NULL. */
 Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
                const char *inner);
+/* Whether an error says what code cannot do while script may: where code is a choice, and nothing
+ * of it has run (count.runs), script does it. */
+bool call_refused(ErrCode c);
 /* mem_protect that also restores the evaluator's state */
 int api_guard(Session *s, void (*f)(void *ud), void *ud);
 /* NULL when the unit does not know it */

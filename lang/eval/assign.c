@@ -178,9 +178,12 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
   if (part->node->kind == N_INDEX) {
     if (old.tag == V_DICT) return put_entry(p, k + 1, old, own);
     if (k + 1 != p->count && old.tag != V_LIST)
-      fail_at(s, ERR_ASSIGN, at, "only the last part of an assigned path may index a tensor");
+      fail_help(s, ERR_ASSIGN, at, "one index says all: `m[0, 1] = e`",
+                "only the last part of an assigned path may index a tensor");
     if (old.tag == V_LIST && !old.u.list->weak) {
-      if (!one_item(part)) fail_at(s, ERR_INDEX_COUNT, at, "a list takes one index");
+      if (!one_item(part))
+        fail_help(s, ERR_INDEX_COUNT, at, "`concat(xs[:1], ys, xs[2:])` makes the list of parts",
+                  "one element of a list is assigned at a time");
       if (part->index.part[0].v.tag == V_UNKNOWN) return part->index.part[0].v;
       size_t i = index_item(s, &part->index, old.u.list->count, "a list");
       return put_item(p, k + 1, old, i, own);
@@ -195,6 +198,9 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
     fail_at(s, ERR_NO_FIELD, part->node->dot.name.span, "%s has no field `%s`",
             value_type_text(s, old), f);
   }
+  if (old.tag == V_STR)
+    fail_help(s, ERR_ASSIGN, at, "`s = s[:i] + \"x\" + s[i + 1:]` makes the text of parts",
+              "a part of a text cannot be assigned");
   fail_at(s, ERR_ASSIGN, at, "a part of %s cannot be assigned", value_type_text(s, old));
 }
 

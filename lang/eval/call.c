@@ -160,6 +160,40 @@ static Value staged_call(Session *s, FnObj *f, const Args *a) {
   return f->decl->fn->back_body ? eval_custom_call(s, f, a) : call_inline(s, f, a);
 }
 
+typedef struct LiteralJob {
+  Session *s;
+  FnObj *f;
+  const Args *a;
+  Value v;
+} LiteralJob;
+
+static void literal_job(void *ud) {
+  LiteralJob *j = ud;
+  j->v = call_run_code(j->s, j->f, j->a);
+}
+
+/* A call in script of a literal whose body looks like code (rule 51). What code refuses, before
+ * anything has run, script does, then and from then on. */
+static Value call_literal(Session *s, FnObj *f, const Args *a) {
+  LiteralJob j = {.s = s, .f = f, .a = a};
+  size_t before = s->diags.count;
+  uint32_t warned = s->warned_count;
+  int64_t runs = s->count.runs;
+  DrawMark draws = random_mark(s);
+  int code = f->as_script ? MEM_ERR_PROGRAM : api_guard(s, literal_job, &j);
+  if (code == MEM_OK) return j.v;
+  bool refused = f->as_script;
+  for (size_t i = before; i < s->diags.count; i++) refused |= call_refused(s->diags.items[i]->code);
+  if (code != MEM_ERR_PROGRAM || !refused || s->count.runs != runs) mem_throw(&s->mem, code);
+  dg_rewind(&s->diags, before);
+  s->warned_count = warned;
+  random_back(s, &draws);
+  f->as_script = true;
+  Value p = v_fn_like(s, f, f->self, f->captures);
+  p.u.fn->is_code = false;
+  return call_inline(s, p.u.fn, a);
+}
+
 Value call_fn(Session *s, FnObj *f, const Args *a) {
   if (f->deferred) return host_deferred_call(s, f, a);
   if (s->abstract && s->depth > 40) return (Value){.tag = V_UNKNOWN}; /* `check`: recursion */
@@ -177,7 +211,7 @@ Value call_fn(Session *s, FnObj *f, const Args *a) {
     Value r = host_hooked(s, f) ? host_call(s, f, a, staged_call) : staged_call(s, f, a);
     return s->abstract || !s->frame->code ? r : leave_call(s, r, from, a->call);
   }
-  return call_run_code(s, f, a);
+  return f->decl->kind == N_LAMBDA ? call_literal(s, f, a) : call_run_code(s, f, a);
 }
 
 uint32_t call_param_named(Session *s, const NodeList *p, Name name, size_t args, Table *t) {

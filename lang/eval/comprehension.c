@@ -363,6 +363,7 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   CompJob j = {.s = s, .e = e, .axes = axes};
   size_t before = s->diags.count;
   uint32_t warned = s->warned_count;
+  int64_t runs = s->count.runs;
   for (;;) {
     int code = api_guard(s, comp_job, &j);
     *out = j.v;
@@ -370,13 +371,12 @@ static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
     bool refused = false, again = false;
     for (size_t i = before; i < s->diags.count; i++) {
       ErrCode c = s->diags.items[i]->code;
-      refused |= c == ERR_NOT_YET || c == ERR_SCRIPT_ONLY || c == ERR_MASK_CODE;
-      refused |= c == ERR_STATIC_STR;
-      refused |= c == ERR_NOT_CONST && j.ranges;
+      refused |= call_refused(c) && (c != ERR_NOT_CONST || j.ranges);
       /* an end of a range may be a tensor in script alone */
       again |= (c == ERR_NOT_CONST || c == ERR_WANT_INT) && !j.ranges;
     }
-    if (code != MEM_ERR_PROGRAM || !(refused || again)) mem_throw(&s->mem, code);
+    if (code != MEM_ERR_PROGRAM || !(refused || again) || s->count.runs != runs)
+      mem_throw(&s->mem, code);
     dg_rewind(&s->diags, before);
     s->warned_count = warned;
     if (!again) return false;

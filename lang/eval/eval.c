@@ -182,7 +182,7 @@ static _Noreturn void no_field(Session *s, const Node *e, Value x) {
       x.tag == V_INST || x.tag == V_RECORD ? NULL : foreign_help(s, f, FOREIGN_FIELD);
   if (here)
     dg_help(&s->diags, d, "%s", here);
-  else if (x.tag == V_DICT)
+  else if (x.tag == V_DICT && !builtin_find(s, f))
     dg_help(&s->diags, d, "the value of a key is `%s[\"%s\"]`",
             e->dot.object->kind == N_NAME ? e->dot.object->name : "..", f);
   else if (x.tag != V_INST && x.tag != V_RECORD &&

@@ -512,6 +512,9 @@ Value op_index(Session *s, Value x, const Index *index) {
       }
       return v_list(s, V_LIST, k, v);
     }
+    if (!weak && index->count == 1)
+      fail_at(s, ERR_INDEX_KIND, at, "%s is indexed by a number, a list by a slice too",
+              x.tag == V_LIST ? "a list" : "a tuple");
     if (!weak)
       fail_at(s, ERR_INDEX_COUNT, at, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
   }

@@ -7,6 +7,8 @@
  */
 #include "lang/eval/known.h"
 
+#include <math.h>
+
 #include "lang/eval/bindings.h"
 #include "lang/value/fail.h"
 #include "runtime/reference/ref_scalar.h"
@@ -60,6 +62,18 @@ bool known_compare(AstOp op, int64_t a, int64_t b) {
   }
 }
 
+static int sign(bool less, bool more) {
+  return more - less;
+}
+
+int known_order(int64_t a, double b) {
+  if (b >= 9223372036854775808.0) return -1;
+  if (b < -9223372036854775808.0) return 1;
+  int64_t whole = (int64_t)b;
+  double rest = b - (double)whole;
+  return a != whole ? sign(a<whole, a> whole) : sign(rest > 0, rest < 0);
+}
+
 static bool float_op(AstOp op, double a, double b, Value *r) {
   switch (op) {
   case AST_ADD: *r = v_float(a + b); return true;
@@ -90,6 +104,12 @@ bool known_op(AstOp op, Value a, Value b, Value *r) {
     return true;
   }
   if ((a.tag != V_INT && a.tag != V_FLOAT) || (b.tag != V_INT && b.tag != V_FLOAT)) return false;
+  if (a.tag != b.tag && known_compares(op)) {
+    double f = a.tag == V_FLOAT ? a.u.f : b.u.f;
+    int k = isnan(f) ? 0 : a.tag == V_INT ? known_order(a.u.i, f) : -known_order(b.u.i, f);
+    *r = v_bool(isnan(f) ? op == AST_NE : known_compare(op, k, 0));
+    return true;
+  }
   double x = a.tag == V_INT ? (double)a.u.i : a.u.f, y = b.tag == V_INT ? (double)b.u.i : b.u.f;
   return float_op(op, x, y, r);
 }

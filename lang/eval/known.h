@@ -10,6 +10,8 @@ static inline bool known_compares(AstOp op) {
   return op >= AST_LT && op <= AST_NE;
 }
 bool known_compare(AstOp op, int64_t a, int64_t b);
+/* An int against a float that is not NaN, exactly: -1, 0, 1. */
+int known_order(int64_t a, double b);
 /* *r = a op b, if both are ints or floats. False: they are not, or the result is an error. */
 bool known_op(AstOp op, Value a, Value b, Value *r);
 /* The value of e, if it is made of literals, locals and operators, and all

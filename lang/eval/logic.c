@@ -117,6 +117,10 @@ static bool is_bool_kind(Session *s, Value v) {
   return v.tag == V_BOOL || (v_is_tensor(v) && op_type_of(s, v).dtype == DT_BOOL);
 }
 
+static bool is_float_kind(Session *s, Value v) {
+  return v.tag == V_FLOAT || (v_is_tensor(v) && dt_float(op_type_of(s, v).dtype));
+}
+
 /* One bool, any or all of a tensor of bools. */
 static Value one_bool(Session *s, OpCode op, Value v, Span at) {
   int64_t axes[CKL_MAX_RANK];
@@ -140,6 +144,8 @@ static Value same_element(Session *s, Value x, Value y, Span at, Span left, Span
     if (is_bool_kind(s, x) != is_bool_kind(s, y)) return v_bool(false);
     Type a = op_type_of(s, x), b = op_type_of(s, y);
     if (a.rank != b.rank) return v_bool(false);
+    if (v_is_tensor(x) && v_is_tensor(y) && a.dtype != b.dtype && !x.weak && !y.weak)
+      return v_bool(false);
     for (int k = 0; k < a.rank; k++)
       if (dim_compare(op_dims_of(s), a.dim[k], b.dim[k]) == DIM_DIFFERENT) return v_bool(false);
     if (x.tag == V_BOOL && y.tag == V_BOOL) return v_bool(x.u.i == y.u.i);
@@ -193,9 +199,9 @@ static Value in_items(Session *s, Node *e, Value x, Value of) {
 
 static Value in_range(Session *s, Node *e, Value x, const Range *r) {
   Span at = e->span;
-  if (!is_numeric(x) || is_bool_kind(s, x))
-    fail_at(s, ERR_WANT_INT, e->binary.left->span, "a range has ints, not %s",
-            value_type_text(s, x));
+  if (!is_numeric(x) || is_bool_kind(s, x) || is_float_kind(s, x))
+    fail_help(s, ERR_WANT_INT, e->binary.left->span, "`lo <= x and x < hi` compares",
+              "a range has ints, not %s", value_type_text(s, x));
   Value from = op_binary(s, AST_GE, x, r->lo, at, at, at);
   Value to = op_binary(s, AST_LT, x, r->hi, at, at, at);
   if (from.tag == V_BOOL && !from.u.i) return from;

@@ -17,6 +17,7 @@
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/stage.h"
 #include "lang/compile/tiering.h"
+#include "lang/eval/eval.h"
 #include "lang/eval/known.h"
 #include "lang/eval/number.h"
 #include "lang/eval/op_run.h"
@@ -25,6 +26,7 @@
 #include "lang/eval/shapes.h"
 #include "lang/eval/state.h"
 #include "lang/eval/type.h"
+#include "lang/eval/want.h"
 #include "lang/lang.h"
 #include "lang/tape/gradient.h"
 #include "lang/tape/record_op.h"
@@ -34,8 +36,6 @@
 #include "lang/value/tree.h"
 #include "runtime/fmath.h"
 #include "runtime/reference/ref_scalar.h"
-
-static bool values_equal(Session *s, Value a, Value b, Span at);
 
 DimTab *op_dims_of(Session *s) {
   return s->stage ? s->stage->g->dims : s->dims;
@@ -514,7 +514,9 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
         value_bound(s, a, left);
         value_bound(s, b, right);
       }
-      return v_bool(values_equal(s, a, b, at) == (op == AST_EQ));
+      Value same = eval_same_element(s, a, b, at);
+      if (op == AST_EQ || same.tag == V_UNKNOWN) return same;
+      return same.tag == V_BOOL ? v_bool(!same.u.i) : op_unary(s, OP_NOT, same, at);
     }
   }
   if (a.tag == V_STR && b.tag == V_STR) {
@@ -606,8 +608,7 @@ Value op_unary(Session *s, OpCode op, Value x, Span at) {
         return number_op(s, AST_SUB, v_int(0), x, at);
     }
     if (op == OP_ABS && x.tag == V_INT) return x.u.i < 0 ? op_unary(s, OP_NEG, x, at) : x;
-    if (want == DOM_BOOL)
-      fail_at(s, ERR_WANT_BOOL, at, "`not` takes a bool, not %s", value_type_text(s, x));
+    if (want == DOM_BOOL) want_bool(s, x, at, "the operand of `not`");
     if (x.tag == V_NODE || x.tag == V_DIM) {
       bool keep_int = want == DOM_NUM;
       bool is_float = x.tag == V_NODE && dt_float(op_type_of(s, x).dtype);
@@ -692,10 +693,19 @@ static bool cast_list(Session *s, Value x, DType dt, Span at, Value *out) {
   return true;
 }
 
+/* An int number that the int dtype cannot hold is an error (rule 12), in a weak list, too. */
+static void want_fit(Session *s, Value x, DType dt, Span at) {
+  stack_check();
+  if (v_is_weak_list(x))
+    for (size_t i = 0; i < x.u.list->count; i++) want_fit(s, x.u.list->items[i], dt, at);
+  if ((x.tag == V_INT || x.tag == V_DIM) && dt_int(dt)) number_meets(s, x, dt, at);
+}
+
 Value op_cast(Session *s, Value x, DType dt, Span at) {
   Value list;
   if (x.tag == V_UNKNOWN || x.tag == V_NONE) return x;
   if (x.tag == V_LIST && !v_is_weak_list(x) && cast_list(s, x, dt, at, &list)) return list;
+  want_fit(s, x, dt, at);
   if (x.tag == V_INT || x.tag == V_FLOAT) { /* a number: cast as a tensor is, and only once */
     if (s->stage) {
       Value v = {.tag = V_NODE, .aux = s->stage->level};
@@ -745,25 +755,3 @@ Value op_dim_node(Session *s, Dim d) {
 }
 
 /* Rule 38: structural equality; tensors inside compare by all(==). */
-static bool values_equal(Session *s, Value a, Value b, Span at) {
-  stack_check();
-  if ((v_is_tensor(a) || v_is_number(a)) && (v_is_tensor(b) || v_is_number(b))) {
-    Value r = op_binary(s, AST_EQ, a, b, at, at, at);
-    if (r.tag == V_BOOL) return r.u.i != 0;
-    if (r.tag != V_TENSOR && s->abstract && !in_code(s)) check_gives_up(s); /* the run knows */
-    if (r.tag != V_TENSOR) fail_at(s, ERR_NOT_CONST, at, "in code this comparison is not static");
-    for (int64_t i = 0, n = tn_count(r.u.t->t); i < n; i++)
-      if (!tn_get_i64(r.u.t->t, i)) return false;
-    return true;
-  }
-  if (a.tag != b.tag) return false;
-  size_t n, m;
-  const Value *items = value_items(a, &n);
-  if (!items) return value_same(a, b);
-  value_items(b, &m);
-  for (size_t i = 0; i < n && n == m; i++) {
-    const Value *y = value_counterpart(a, i, b);
-    if (!y || !values_equal(s, items[i], *y, at)) return false;
-  }
-  return n == m;
-}

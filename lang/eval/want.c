@@ -108,7 +108,11 @@ bool want_bool(Session *s, Value v, Span at, const char *what) {
   if (v.tag == V_NODE && op_type_of(s, v).dtype == DT_BOOL)
     fail_help(s, ERR_NOT_YET, at, "where(c, a, b) chooses by data",
               "not yet: %s that depends on data in compiled code", what);
-  fail_at(s, ERR_WANT_BOOL, at, "%s must be a bool, not %s", what, value_type_text(s, v));
+  const char *help = v_is_number(v) || v_is_tensor(v) ? "`n != 0` asks for it"
+                     : v.tag == V_NONE || v.tag == V_FN || v.tag == V_INST
+                         ? "`x != none` asks for it"
+                         : "`len(x) > 0` asks for it";
+  fail_help(s, ERR_WANT_BOOL, at, help, "%s must be a bool, not %s", what, value_type_text(s, v));
 }
 
 const char *want_str(Session *s, Value v, Span at, const char *what) {

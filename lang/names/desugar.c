@@ -10,6 +10,7 @@
 #include "lang/lang.h"
 #include "lang/names/desugar.h"
 #include "lang/names/module.h"
+#include "lang/names/resolver.h"
 #include "lang/value/fail.h"
 
 /* The function of a comprehension, for one choice of the sources that are its parameters. */
@@ -217,6 +218,15 @@ static void legal_call(Legal *l, Node *c) {
       if (h && h->kind == G_MODEL) refuse(l, c->span, "models are made in script");
       if (h && h->v.tag == V_FN && !h->v.u.fn->is_code) refuse(l, c->span, "this calls a proc");
     }
+  }
+  if (c->dot.object->kind == N_NAME) { /* instance.f */
+    Local *x = local_find(s, c->dot.object->name);
+    Global *g = x ? NULL : global_find(s, s->frame->module, c->dot.object->name);
+    Value v = x ? x->v : g ? g->v : v_unit();
+    Node *m = v.tag == V_INST
+                  ? rs_model_member(s, v.u.inst->model->decl, c->dot.name.name, UINT32_MAX)
+                  : NULL;
+    if (m && m->kind == N_FN && m->fn->is_proc) refuse(l, c->dot.name.span, "this calls a proc");
   }
   const Builtin *b = builtin_find(s, c->dot.name.name);
   if (b && (b->flags & BI_SCRIPT)) refuse(l, c->dot.name.span, "this works in script only");

@@ -87,7 +87,11 @@ const char *foreign_change(Session *s, const char *name) {
 }
 
 const char *foreign_member_help(Session *s, const char *module, const char *name) {
+  static const char *const like_np[] = {"numpy", "jnp", "torch", "tf", "xp"};
   const char *here = foreign_help(s, fail_text(s, "%s.%s", module, name), FOREIGN_NAME);
+  for (size_t i = 0; i < sizeof like_np / sizeof *like_np && !here; i++)
+    if (!strcmp(module, like_np[i]))
+      here = foreign_help(s, fail_text(s, "np.%s", name), FOREIGN_NAME);
   return here ? here : foreign_help(s, name, FOREIGN_NAME);
 }
 

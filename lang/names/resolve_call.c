@@ -317,6 +317,21 @@ static bool args_twice(Resolver *r, const Node *call) {
   return false;
 }
 
+/* Elsewhere x.max(1) reduces an axis, and nobody writes it to compare with 1. */
+static bool axis_by_position(Resolver *r, const Node *e) {
+  Name f = e->call.callee->dot.name.name;
+  if (e->span.lo > e->call.callee->dot.object->span.lo) return false; /* x .= max(1) */
+  if ((strcmp(f, "max") != 0 && strcmp(f, "min") != 0) || e->call.args.count != 1) return false;
+  const Node *a = e->call.args.items[0], *v = a->arg.value;
+  if (v->kind == N_UNARY) v = v->unary.operand;
+  if (a->arg.name.name || v->kind != N_INT) return false;
+  Diag *d =
+      fail_report(r->s, ERR_ARG_COUNT, e->span,
+                  "an axis is named: `%s` by position compares each element with the number", f);
+  dg_help(&r->s->diags, d, "`%s(x, axis = 1)` reduces an axis, `%s(x, 1)` compares", f, f);
+  return true;
+}
+
 void rs_walk_call(Resolver *r, Node *e, bool init) {
   Session *s = r->s;
   Node *c = e->call.callee;
@@ -388,7 +403,7 @@ void rs_walk_call(Resolver *r, Node *e, bool init) {
   } else if (!member && !twice) {
     if (q.kind == F_GLOBAL && q.global->decl)
       call_known(r, q.global, NULL, q.global->decl, f, at, e, true, false);
-    if (q.kind == F_BUILTIN && q.builtin->fn)
+    if (q.kind == F_BUILTIN && q.builtin->fn && !axis_by_position(r, e))
       call_known(r, NULL, q.builtin, NULL, f, at, e, true, false);
   }
   walk_args(r, e);

@@ -274,10 +274,20 @@ Value v_dict(Session *s, size_t n, const Value *keys, const Value *items) {
   return v;
 }
 
+bool dict_is_set(Value v) {
+  if (v.tag != V_DICT) return false;
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; i < n; i++)
+    if (items[i].tag != V_UNIT) return false;
+  return n > 0;
+}
+
 Value dict_elements(Session *s, Value v) {
   if (v.tag != V_DICT) return v;
   size_t n;
   const Value *items = value_items(v, &n);
+  if (dict_is_set(v)) return v_list(s, V_LIST, n, v.u.dict->keys);
   Value *pairs = ARENA_ARRAY(&s->scratch, Value, n + 1);
   for (size_t i = 0; i < n; i++)
     pairs[i] = v_list(s, V_TUPLE, 2, (Value[]){v.u.dict->keys[i], items[i]});

@@ -45,7 +45,9 @@ void dict_remove(Dict *d, Value key);
 /* Without gaps in keys and items. Every walk over them calls it first, through value_items. */
 void dict_pack(Dict *d);
 
-/* Of a dict the list of its (key, value); of any other value the value. */
+/* Whether it is a set: a dict with keys, all of whose values are (). */
+bool dict_is_set(Value v);
+/* Of a set the list of its keys, of another dict that of its (key, value); else the value. */
 Value dict_elements(Session *s, Value v);
 /* The key as a program writes it: "a", 3, ("a", 3). In scratch memory. */
 const char *dict_key_text(Session *s, Value key);

@@ -595,9 +595,8 @@ static void items(const Print *outer, size_t n, const Value *v, const Name *name
 static void dict_inline(const Print *p, Value v, int depth) {
   size_t n;
   const Value *of = value_items(v, &n), *key = v.u.dict->keys;
-  bool set = n > 0, numeric = n > 0, mixed = false;
+  bool set = dict_is_set(v), numeric = n > 0, mixed = false;
   for (size_t i = 0; i < n; i++) {
-    set &= of[i].tag == V_UNIT;
     numeric &= key[i].tag != V_STR && key[i].tag != V_TUPLE;
     mixed |= key[i].tag != key[0].tag;
   }

@@ -2,7 +2,7 @@
  *
  * In: texts, which are valid by construction. Out: parts, joins, order. The number of code points
  * is counted when a text is made; one of ASCII has as many as bytes, so its parts are found at
- * once.
+ * once, and others remember where the last part was.
  */
 #define _GNU_SOURCE /* memmem */
 #include "lang/value/texts.h"
@@ -19,29 +19,42 @@ size_t text_chars(const char *s, size_t n) {
   return k;
 }
 
-/* The byte where the code point that is `chars` behind the one at byte `from` begins. */
-static size_t behind(const StrObj *t, size_t from, int64_t chars) {
-  if (t->chars == t->n) return from + (size_t)chars;
-  for (; chars > 0; chars--) do
-      from++;
-    while (from < t->n && !starts(t->s[from]));
-  return from;
+/* How many code points begin in eight bytes. */
+static int starts_of_8(const char *s) {
+  uint64_t w;
+  memcpy(&w, s, sizeof w);
+  return 8 - __builtin_popcountll(w & ~(w << 1) & 0x8080808080808080u);
+}
+
+/* The byte where code point k begins, or where the text ends. It is looked for from the one that
+ * was found last, so one that goes through a text by indices does not begin again each time. */
+static size_t byte_of(const StrObj *t, int64_t k) {
+  if (t->chars == t->n) return (size_t)k;
+  StrObj *last = (StrObj *)t; /* only what it remembers changes */
+  int64_t at = (int64_t)t->at_byte, before = (int64_t)t->at_char; /* those that begin before `at` */
+  if (k < before / 2) at = before = 0;
+  for (; before - k >= 8; at -= 8) before -= starts_of_8(t->s + at - 8);
+  while (before > k) before -= starts(t->s[--at]);
+  for (; k - before >= 8; at += 8) before += starts_of_8(t->s + at);
+  while (before < k || ((size_t)at < t->n && !starts(t->s[at]))) before += starts(t->s[at++]);
+  last->at_char = (size_t)k;
+  last->at_byte = (size_t)at;
+  return (size_t)at;
 }
 
 const char *text_at(const StrObj *t, int64_t chars) {
-  return t->s + behind(t, 0, chars);
+  return t->s + byte_of(t, chars);
 }
 
 Value text_part(Session *s, const StrObj *t, int64_t lo, int64_t hi, int64_t step) {
-  size_t at = behind(t, 0, lo);
-  if (step == 1) return v_str(s, t->s + at, behind(t, at, hi - lo) - at);
+  size_t at = byte_of(t, lo);
+  if (step == 1) return v_str(s, t->s + at, byte_of(t, hi) - at);
   Buf b;
   buf_init_arena(&b, &s->scratch);
   for (int64_t i = lo; i < hi; i += step) {
-    size_t end = behind(t, at, 1);
-    buf_put(&b, t->s + at, end - at);
+    at = byte_of(t, i);
+    buf_put(&b, t->s + at, byte_of(t, i + 1) - at);
     if (step >= hi - i) break;
-    at = behind(t, at, step);
   }
   return v_str(s, b.n ? b.s : "", b.n);
 }
@@ -52,7 +65,7 @@ Value text_elements(Session *s, Value v) {
   Value *items = ARENA_ARRAY(&s->scratch, Value, t->chars + 1);
   size_t at = 0;
   for (size_t i = 0; i < t->chars; i++) {
-    size_t end = behind(t, at, 1);
+    size_t end = byte_of(t, (int64_t)i + 1);
     items[i] = v_str(s, t->s + at, end - at);
     at = end;
   }

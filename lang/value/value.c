@@ -238,6 +238,7 @@ Value v_str_room(Session *s, const char *text, size_t n, size_t room) {
   o->n = n;
   o->cap = room;
   o->chars = text_chars(text, n);
+  o->at_char = o->at_byte = 0;
   memcpy(o->s, text, n);
   return pooled(s, &o->o);
 }

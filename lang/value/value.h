@@ -85,7 +85,8 @@ typedef struct Value {
 
 typedef struct StrObj {
   Obj o;
-  size_t n, chars, cap; /* bytes, code points, bytes that there is room for */
+  size_t n, chars, cap;    /* bytes, code points, bytes that there is room for */
+  size_t at_char, at_byte; /* a code point and where it begins: the last one that was looked for */
   char s[];
 } StrObj;
 
@@ -145,8 +146,8 @@ typedef struct FnObj {
   Module *module;          /* where its names are looked up */
   struct Inst *self;       /* bound method, or NULL (retained) */
   struct ModelDecl *model; /* the model whose member it is, or NULL */
-  bool is_code;            /* fn; false: proc */
-  bool deferred;           /* made by defer(f): callback.c */
+  bool is_code, deferred;  /* fn, else proc; made by defer(f): callback.c */
+  bool as_script;          /* a literal that code refused: script runs it itself (rule 51) */
   size_t capture_count;
   Local *captures; /* by value (rule 8) */
 } FnObj;

@@ -42,7 +42,7 @@ while IFS= read -r row; do
   fi
   case $line in use\ *) : >line.ckl ;; *) cp head.ckl line.ckl ;; esac
   case $line in
-  let\ * | use\ * | model\ * | fn\ f* | for\ * | while\ * | wrap\ * | seed* | save* | [a-z]\ *=\ * | z\[* | on_grad* | \
+  let\ * | use\ * | model\ * | fn\ f* | for\ * | while\ * | wrap\ * | seed* | save* | [a-z]\ =\ * | [a-z]\ [-+*/]=\ * | z\[* | on_grad* | \
     type\ * | assert\ * | xs\ *=\ * | d\ .=\ *) printf '%s\n' "$line" ;;
   *) printf 'let result = %s\n' "$line" ;;
   esac >>line.ckl
@@ -54,6 +54,15 @@ tap_status $? 'each word is one of ckl' log
 cp lines.log log
 test ! -s log
 tap_status $? 'each line passes ckl check' log
+
+# a row for a name that ckl has by now would never be asked for
+{
+  "$ckl" builtins --markdown | sed -n 's/^| `\([a-z0-9_]*\)`.*/\1/p'
+  sed -n 's/^\(fn\|proc\) \([a-z0-9]*[a-z0-9_]*\)[[(].*/\2/p' "$srcdir"/stdlib/shelf/*.ckl
+} | sort -u >own
+grep '^FOREIGN' rows | cut -f2 | sort -u | comm -12 - own >log
+test ! -s log
+tap_status $? 'no row stands for a name that ckl has' log
 
 # answer LINE HELP: the line is an error that helps so, in a file and at the prompt
 answer() {
@@ -93,7 +102,7 @@ answer 'print(torch.rand(2, 3))' 'here it is `uniform([2, 3])`'
 answer 'print(torch.nn.functional.relu(x))' 'functions have no prefix: `relu`'
 answer 'print(np.maximum(x, y))' 'here it is `max(x, y)`'
 answer 'print(x.unsqueeze(0))' 'here it is `expand(x, 0)`'
-answer 'print(loss.item())' 'here it is `float(x[0, 0])`; `int(x)` of ints'
+answer 'print(loss.item())' 'here it is `float(loss)`; `int(n)` of ints'
 answer 'loss.backward()' 'here it is `let g = grad(loss, net)`; gradients are values'
 answer 'opt.zero_grad()' 'here it is `let g = grad(loss, net)`; gradients are values: there is nothing to set to zero'
 answer 'print(net.parameters())' 'here it is `params(net)`'
@@ -155,6 +164,6 @@ gives 0 'what the program declares is no name of others' "$ckl" run own.ckl
 
 # help knows them, too
 gives 0 'help of a name of other languages' "$ckl" help cat
-says out 'here it is `concat([x, y], axis = 1)`' 'it says what ckl has'
+says out 'here it is `concat([x, y])`' 'it says what ckl has'
 gives 2 'a name of nobody' "$ckl" help nonsense_x
 tap_done
