@@ -7,93 +7,8 @@
  * fixed choices at kinks are those of rule 73.
  *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
-#include "autograd/rule.h"
+#include "autograd/grad_impl.h"
 #include "autograd/vjp.h"
-#include "graph/build.h"
-#include "graph/opcode.h"
-#include "graph/pass.h"
-
-#define UNUSED __attribute__((unused))
-
-/* A rule that answers for one operand at a time. */
-#define GRAD(NAME)                                                                                 \
-  static Val one_##NAME(Rule *r, int i, Val a, Val b, Val c, Val y, Val dy);                       \
-  const GradRule grad_##NAME = {one_##NAME, NULL};                                                 \
-  static Val one_##NAME(Rule *r UNUSED, int i UNUSED, Val a UNUSED, Val b UNUSED, Val c UNUSED,    \
-                        Val y UNUSED, Val dy UNUSED)
-
-/* A rule that fills r->dx for all operands at once. */
-#define GRADS(NAME)                                                                                \
-  static void all_##NAME(Rule *r);                                                                 \
-  const GradRule grad_##NAME = {NULL, all_##NAME};                                                 \
-  static void all_##NAME(Rule *r)
-
-/* Nothing passes: integer or bool results, constants, steps, `stop`. */
-#define CUT(NAME) const GradRule grad_##NAME = {NULL, NULL};
-
-/* C leaves the order of a call's arguments open, while the order of nodes decides the order of
- * sums in the next derivative: so operands go through a stack, and `mul(f, g)` builds f, then g. */
-static void hold(Rule *r, Val v) {
-  CK_ASSERT(r->g->arena->mem, r->held < RULE_HOLD);
-  r->hold[r->held++] = v;
-}
-static Val binary(Rule *r, OpCode op) {
-  r->held -= 2;
-  return b_bin(&r->b, op, r->hold[r->held], r->hold[r->held + 1]);
-}
-static Val choose(Rule *r) {
-  r->held -= 3;
-  return b_where(&r->b, r->hold[r->held], r->hold[r->held + 1], r->hold[r->held + 2]);
-}
-
-/* The mathematics. Rank-0 operands are broadcast; `r` is the rule at hand. */
-#define bin(NAME, x, z) (hold(r, x), hold(r, z), binary(r, OP_##NAME))
-#define un(NAME, x) b_un(&r->b, OP_##NAME, x)
-#define add(x, z) bin(ADD, x, z)
-#define sub(x, z) bin(SUB, x, z)
-#define mul(x, z) bin(MUL, x, z)
-#define over(x, z) bin(DIV, x, z)
-#define power(x, z) bin(POW, x, z)
-#define eq(x, z) bin(EQ, x, z)
-#define lt(x, z) bin(LT, x, z)
-#define gt(x, z) bin(GT, x, z)
-#define neg(x) un(NEG, x)
-#define where(cond, x, z) (hold(r, cond), hold(r, x), hold(r, z), choose(r))
-#define num(x) number(r, dy, x)
-#define zero num(0)
-#define one num(1)
-#define half num(0.5)
-
-/* ---- helpers */
-
-/* The rank-0 constant x of like's dtype. */
-static Val number(Rule *r, Val like, double x) {
-  if (val_none(like)) return VAL_NONE;
-  const Type *t = gr_type(r->g, like);
-  return gr_const_f(r->g, (DType)t->dtype, (Device)t->dev, x);
-}
-
-static Val zeros_like(Rule *r, Val x) {
-  if (val_none(x)) return VAL_NONE;
-  Type t = *gr_type(r->g, x);
-  return b_zeros(&r->b, &t);
-}
-
-static Type type_of(Rule *r, Val v) {
-  return *gr_type(r->g, v);
-}
-
-static Val op1(Rule *r, OpCode op, Val x, int n, const Attr *attrs) {
-  return b_op(&r->b, op, 1, &x, n, attrs);
-}
-
-static Val op2(Rule *r, OpCode op, Val x, Val z, int n, const Attr *attrs) {
-  return b_op(&r->b, op, 2, (Val[]){x, z}, n, attrs);
-}
-
-static Val op3(Rule *r, OpCode op, Val x, Val z, Val w, int n, const Attr *attrs) {
-  return b_op(&r->b, op, 3, (Val[]){x, z, w}, n, attrs);
-}
 
 static int64_t axis_of(Rule *r) {
   return gr_attr_i(r->g, r->node, AT_AXIS, 0);
@@ -107,29 +22,10 @@ static int ints_of(Rule *r, AttrKey k, int64_t out[CKL_MAX_RANK]) {
   return n;
 }
 
-static Dim dim_of(Rule *r, int64_t n) {
-  return dim_const(r->g->dims, n);
-}
-
-/* 0, 1, .. of n elements, i64. */
-static Val iota(Rule *r, Dim n, Val like) {
-  Attr attrs[3] = {attr_i(AT_DTYPE, DT_I64), attr_dims(AT_DIMS, 1, (int64_t[]){n}),
-                   attr_i(AT_DEVICE, type_of(r, like).dev)};
-  return b_op(&r->b, OP_IOTA, 0, NULL, 3, attrs);
-}
-
 /* The row-major number of every element of like's shape, i64. */
 static Val numbering(Rule *r, Val like) {
   Type t = type_of(r, like);
   return b_reshape(&r->b, iota(r, dim_product(r->g->dims, t.rank, t.dim), like), t.rank, t.dim);
-}
-
-static Val slice(Rule *r, Val x, const int64_t *start, const int64_t *len, const int64_t *step) {
-  if (val_none(x)) return VAL_NONE;
-  int rank = type_of(r, x).rank;
-  Attr attrs[3] = {attr_dims(AT_STARTS, rank, start), attr_dims(AT_LENS, rank, len),
-                   attr_ints(AT_STEPS, rank, step)};
-  return op1(r, OP_SLICE, x, 3, attrs);
 }
 
 static Val pad(Rule *r, Val x, const int64_t *low, const int64_t *high, const int64_t *inner,
@@ -620,7 +516,6 @@ static Val dot(Rule *r, Val x, Val z) {
   int64_t compute = compute_of(r);
   return op2(r, OP_DOT, x, z, compute != COMPUTE_NONE, (Attr[]){attr_i(AT_COMPUTE, compute)});
 }
-#define swap(x) b_swap(&r->b, x)
 GRAD(DOT) {
   return i == 0 ? dot(r, dy, swap(b)) : dot(r, swap(a), dy);
 }
@@ -638,117 +533,6 @@ GRAD(INNER) {
   Val left = b_reshape(&r->b, dy, t.rank + 1, thin);
   Val right = b_reshape(&r->b, other, t.rank + 1, wide);
   return b_reshape(&r->b, dot(r, left, right), t.rank, t.dim);
-}
-
-/* ---- factorizations; where the symmetric half of a matrix is read, its gradient is symmetric */
-typedef enum Part { LOWER, STRICT, UPPER } Part;
-
-/* The part of a stack of square matrices, zeros elsewhere. */
-static Val part(Rule *r, Val x, Part which) {
-  if (val_none(x)) return VAL_NONE;
-  Type t = type_of(r, x);
-  Dim n = t.dim[t.rank - 1], square[2] = {n, n}, tall[2] = {n, dim_of(r, 1)};
-  Val dy = x; /* gives `zero` its dtype */
-  Val col = iota(r, n, x);
-  Val i = b_broadcast(&r->b, b_reshape(&r->b, col, 2, tall), 2, square);
-  Val j = b_broadcast(&r->b, col, 2, square);
-  Val in = which == UPPER ? un(NOT, gt(i, j)) : which == STRICT ? gt(i, j) : un(NOT, lt(i, j));
-  return where(b_broadcast(&r->b, in, t.rank, t.dim), x, zero);
-}
-
-/* The solution of a x = z for a triangle a. */
-static Val triangle(Rule *r, Val a, Val z, bool upper, bool unit) {
-  return op2(r, OP_TRIANGULAR, a, z, 2, (Attr[]){attr_i(AT_UPPER, upper), attr_i(AT_UNIT, unit)});
-}
-
-/* Murray 2016, "Differentiation of the Cholesky decomposition", equation 10: the gradient of a is
- * l^-T s l^-1 with s the symmetric half of l^T dl, the diagonal halved. */
-GRAD(CHOLESKY) {
-  Val lt = swap(y);
-  Val low = part(r, op2(r, OP_DOT, lt, part(r, dy, LOWER), 0, NULL), LOWER);
-  Val s = mul(half, sub(add(low, swap(low)), part(r, low, UPPER)));
-  Val left = triangle(r, lt, s, true, false);
-  return triangle(r, lt, swap(left), true, false);
-}
-
-GRADS(LU) {
-  if (val_none(r->dout[0])) return;
-  Val f = r->out[0], dy = r->dout[0];
-  /* with dl, du the triangles of dy: a[perm] has the gradient
-   * l^-T (strict(l^T dl) + upper(du u^T)) u^-T */
-  Val l = part(r, f, STRICT), u = part(r, f, UPPER), dl = part(r, dy, STRICT);
-  Val down = part(r, add(dl, op2(r, OP_DOT, swap(l), dl, 0, NULL)), STRICT);
-  Val up = part(r, op2(r, OP_DOT, part(r, dy, UPPER), swap(u), 0, NULL), UPPER);
-  Val x = triangle(r, swap(f), add(down, up), true, true);
-  x = swap(triangle(r, f, swap(x), true, false));
-  if (val_none(x)) return;
-  /* row i of this is of row perm[i] of a */
-  Type t = type_of(r, x);
-  Dim tall[CKL_MAX_RANK];
-  for (int k = 0; k < t.rank; k++) tall[k] = k < t.rank - 1 ? t.dim[k] : dim_of(r, 1);
-  Val rows = b_broadcast(&r->b, b_reshape(&r->b, r->out[1], t.rank, tall), t.rank, t.dim);
-  r->dx[0] =
-      op3(r, OP_SCATTER_ADD, zeros_like(r, x), rows, x, 1, (Attr[]){attr_i(AT_AXIS, t.rank - 2)});
-}
-
-/* x along the last axis (across) or the last but one, over the shape of a stack of matrices. */
-static Val along(Rule *r, Val x, Val like, bool across) {
-  Type t = type_of(r, like);
-  int64_t other = across ? t.rank - 2 : t.rank - 1;
-  return b_keep(&r->b, x, like, 1, &other);
-}
-
-/* Magnus 1985; Giles 2008: with v the vectors and w the values, v (dw + v^T dv / (w_j - w_i)) v^T,
- * without the quotients of the diagonal. */
-GRADS(EIGH) {
-  Val w = r->out[0], v = r->out[1], dw = r->dout[0], dv = r->dout[1];
-  Val dy = v; /* gives numbers their dtype */
-  Val col = iota(r, type_of(r, w).dim[type_of(r, w).rank - 1], v);
-  Type t = type_of(r, v);
-  Dim n = t.dim[t.rank - 1];
-  Val at = b_reshape(&r->b, col, 2, (Dim[]){n, dim_of(r, 1)});
-  Val on = eq(b_broadcast(&r->b, at, 2, (Dim[]){n, n}), b_broadcast(&r->b, col, 2, (Dim[]){n, n}));
-  on = b_broadcast(&r->b, on, t.rank, t.dim);
-  Val inner = VAL_NONE;
-  if (!val_none(dv)) {
-    Val gap = sub(along(r, w, v, true), along(r, w, v, false));
-    Val turn = op2(r, OP_DOT, swap(v), dv, 0, NULL);
-    inner = where(on, zero, over(turn, where(on, one, gap)));
-  }
-  if (!val_none(dw)) {
-    Val line = where(on, along(r, dw, v, true), zero);
-    inner = val_none(inner) ? line : add(inner, line);
-  }
-  if (val_none(inner)) return;
-  Val x = op2(r, OP_DOT, op2(r, OP_DOT, v, inner, 0, NULL), swap(v), 0, NULL);
-  r->dx[0] = mul(half, add(x, swap(x)));
-}
-
-/* Giles 2008, "Collected matrix derivative results": db = a^-T dx, da = -db x^T. */
-GRADS(SOLVE) {
-  bool across = gr_attr_i(r->g, r->node, AT_ACROSS, 0) != 0;
-  Val x = r->out[0];
-  Val v[4] = {r->in[0], r->in[1], r->in[2], r->dout[0]};
-  if (val_none(r->dout[0])) return;
-  Val db = b_op(&r->b, OP_SOLVE, 4, v, 1, (Attr[]){attr_i(AT_ACROSS, !across)});
-  if (r->wants[0])
-    r->dx[0] =
-        neg(across ? op2(r, OP_DOT, x, swap(db), 0, NULL) : op2(r, OP_DOT, db, swap(x), 0, NULL));
-  if (r->wants[3]) r->dx[3] = db;
-}
-
-GRADS(TRIANGULAR) {
-  bool upper = gr_attr_i(r->g, r->node, AT_UPPER, 0) != 0;
-  bool unit = gr_attr_i(r->g, r->node, AT_UNIT, 0) != 0;
-  Val x = r->out[0];
-  if (val_none(r->dout[0])) return;
-  Val db = triangle(r, swap(r->in[0]), r->dout[0], !upper, unit);
-  if (r->wants[0]) {
-    Val da = neg(op2(r, OP_DOT, db, swap(x), 0, NULL));
-    r->dx[0] = upper ? unit ? swap(part(r, swap(da), STRICT)) : part(r, da, UPPER)
-                     : part(r, da, unit ? STRICT : LOWER);
-  }
-  if (r->wants[1]) r->dx[1] = db;
 }
 
 /* A convolution is linear in both operands, and so are its two adjoints: each is the gradient of

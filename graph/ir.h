@@ -72,6 +72,7 @@ typedef enum AttrKey {
   AT_UNIT,
   AT_ACROSS,
   AT_REGULAR,
+  AT_FULL,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;

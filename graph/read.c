@@ -142,7 +142,11 @@ static bool string(Reader *r, Name *out) {
 static bool dim(Reader *r, Dim *out) {
   blanks(r);
   const char *s = r->p;
-  while (r->p < r->end && *r->p && (word_char(*r->p) || strchr(" .'+-*/%()?", *r->p))) r->p++;
+  int open = 0; /* brackets, in which a comma is of the dim */
+  for (; r->p < r->end && *r->p; r->p++) {
+    if (!word_char(*r->p) && !strchr(open > 0 ? " .'+-*/%()?," : " .'+-*/%()?", *r->p)) break;
+    open += (*r->p == '(') - (*r->p == ')');
+  }
   Sym before = dim_symbol_count(r->dims);
   if (!dim_parse(r->dims, r->names, s, (size_t)(r->p - s), out))
     return fault(r, "this is not a dim");

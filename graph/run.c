@@ -357,6 +357,15 @@ static bool run_EIGH(Run *r) {
   return ref_eigh(&r->ref, r->in[0], &r->out[0], &r->out[1]) || fail(r);
 }
 
+static bool run_QR(Run *r) {
+  return ref_qr(&r->ref, r->in[0], &r->out[0], &r->out[1]) || fail(r);
+}
+
+static bool run_SVD(Run *r) {
+  bool full = attr_or(r, AT_FULL, 0) != 0;
+  return ref_svd(&r->ref, r->in[0], full, &r->out[0], &r->out[1], &r->out[2]) || fail(r);
+}
+
 static bool run_SOLVE(Run *r) {
   bool across = attr_or(r, AT_ACROSS, 0) != 0;
   return give(r, ref_solve(&r->ref, r->in[1], r->in[2], r->in[3], across));

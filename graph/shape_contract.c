@@ -129,6 +129,37 @@ bool shape_eigh(C *c) {
   return true;
 }
 
+/* The matrices of operand 0; false if it has none. */
+static bool matrices(C *c) {
+  if (!sh_domain(c, 0)) return false;
+  if (c->in[0]->rank >= 2) return true;
+  gerr_set(c->e, ERR_SHAPE_RANK, 0, "`%s` of %s", op_written(c->op), sh_operand(c, 0));
+  return gerr_help(c->e, "the last two axes are those of a matrix");
+}
+
+bool shape_qr(C *c) {
+  const Type *x = c->in[0];
+  if (!matrices(c)) return false;
+  c->out[0] = c->out[1] = *x;
+  Dim m = x->dim[x->rank - 2], n = x->dim[x->rank - 1];
+  c->out[0].dim[x->rank - 1] = c->out[1].dim[x->rank - 2] = dim_min(c->dims, m, n);
+  return true;
+}
+
+bool shape_svd(C *c) {
+  const Type *x = c->in[0];
+  const Attr *a = attr_find(c->attrs, c->nattrs, AT_FULL);
+  if (!matrices(c) || !sh_option(c, AT_FULL, 2)) return false;
+  bool full = a && a->u.i;
+  c->out[0] = c->out[1] = c->out[2] = *x;
+  Dim m = x->dim[x->rank - 2], n = x->dim[x->rank - 1], k = dim_min(c->dims, m, n);
+  c->out[0].dim[x->rank - 1] = full ? m : k;
+  c->out[1].dim[x->rank - 2] = k;
+  c->out[1].rank--;
+  c->out[2].dim[x->rank - 2] = full ? n : k;
+  return true;
+}
+
 /* A system of the matrices of operand 0 and the right sides of operand `b`. */
 static bool system_of(C *c, int b) {
   const Type *x = c->in[0], *y = c->in[b];

@@ -69,6 +69,8 @@ static GroupKind kind_of(OpCode op) {
   case OP_CHOLESKY:
   case OP_LU:
   case OP_EIGH:
+  case OP_QR:
+  case OP_SVD:
   case OP_SOLVE:
   case OP_TRIANGULAR:
   case OP_SORT:

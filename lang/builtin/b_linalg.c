@@ -41,6 +41,19 @@ BUILTIN_FN(bi_eigh) {
   return v_list(s, V_TUPLE, 2, out);
 }
 
+BUILTIN_FN(bi_qr) {
+  Value x = arg_tensor(s, c, 0), out[2];
+  op_run_multi(s, OP_QR, 1, &x, NULL, 0, c->at, 2, out);
+  return v_list(s, V_TUPLE, 2, out);
+}
+
+BUILTIN_FN(bi_svd) {
+  Value x = arg_tensor(s, c, 0), out[3];
+  Attr full = flag(s, c, 1, AT_FULL);
+  op_run_multi(s, OP_SVD, 1, &x, &full, 1, c->at, 3, out);
+  return v_list(s, V_TUPLE, 3, out);
+}
+
 BUILTIN_FN(bi_solve) {
   Value v[4];
   for (int i = 0; i < 4; i++) v[i] = arg_tensor(s, c, i);

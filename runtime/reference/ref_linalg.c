@@ -1,31 +1,47 @@
-/* Factorizations of matrices: Cholesky, LU, triangular systems, eigenvalues of symmetric ones.
+/* Factorizations of matrices: Cholesky, LU, QR, triangular systems, eigenvalues of symmetric ones,
+ * singular values.
  *
- * In: tensors [B.., N, N] of any strides, float. Out: new row-major tensors. Each matrix of a batch
- * is copied to work memory in the computing type (f32 for f16 and bf16), done there, and stored
- * with one rounding.
+ * In: tensors [B.., N, N], or [B.., M, N], of any strides, float. Out: new row-major tensors. Each
+ * matrix of a batch is copied to work memory in the computing type (f32 for f16 and bf16), done
+ * there, and stored with one rounding.
  *
- * The idea: recursion (Toledo, SIAM J. Matrix Anal. Appl. 1997) down to leaves of 16 rows, which
- * are plain loops; everything else is contractions, so it is as fast as these and has bits by rule
- * 105, on every machine and for any number of threads. Eigenvalues are plain loops.
+ * The idea: recursion (Toledo, SIAM J. Matrix Anal. Appl. 1997) down to leaves of 16 rows, or
+ * panels of 32 reflections, which are plain loops; everything else is contractions, so it is as
+ * fast as these and has bits by rule 105, on every machine and for any number of threads.
+ * Eigenvalues and singular values have loops beside these.
  *
- * Invariant: the way depends on n and the dtype alone, so a matrix of a batch has the bits that it
- * has alone. */
+ * Invariant: the way depends on the sizes and the dtype alone, so a matrix of a batch has the bits
+ * that it has alone. */
 #include "runtime/reference/ref_gemm.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-enum { LEAF = 16, WIDE = 32, STRIPE = 128 };
+enum { LEAF = 16, WIDE = 32, STRIPE = 128, PANEL = 32, STRIP = 64 };
+/* How many rotations of n rows are put down before they are done. */
+#define TURNS(n) (16 * (n) + 16)
 
 typedef struct Work {
   Ref *r;
   GemmRoom room;
+  int level; /* of loops along rows, as gemm_level says */
 } Work;
 
 typedef struct Triangle {
   bool upper, unit; /* unit: ones stand for the diagonal */
 } Triangle;
+
+/* Numbers of work memory for reflections of length `length` that are applied to `rows` rows. */
+static int64_t panel_room(int64_t length, int64_t rows) {
+  return PANEL * (length + PANEL + 2 * rows);
+}
+
+/* The same for singular values of a matrix [m, n] with `rows` left vectors; a rotation takes at
+ * most the room of 4 numbers. */
+static int64_t svd_room(int64_t m, int64_t n, int64_t rows) {
+  return 3 * n * n + 2 * PANEL * n + 6 * n + panel_room(m, rows) + 8 * TURNS(n) + 8;
+}
 
 /* The rows that go first: about half, full leaves. */
 static int64_t half_of(int64_t n) {
@@ -65,6 +81,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define EPSILON FLT_EPSILON
 #define TINY 0x1p-63f
 #include "runtime/reference/ref_linalg.inc"
+#include "runtime/reference/ref_orthogonal.inc"
 #undef T
 #undef GEMM
 #undef DTYPE
@@ -74,6 +91,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #undef MOST
 #undef EPSILON
 #undef TINY
+#undef BY_LEVEL
 
 #define T double
 #define GEMM GEMM_F64
@@ -85,6 +103,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define EPSILON DBL_EPSILON
 #define TINY 0x1p-511
 #include "runtime/reference/ref_linalg.inc"
+#include "runtime/reference/ref_orthogonal.inc"
 
 /* ---- matrices of a batch */
 
@@ -347,5 +366,121 @@ bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
   tn_unref(*values);
   tn_unref(*vectors);
   *values = *vectors = NULL;
+  return false;
+}
+
+/* ---- QR and singular values */
+
+/* The matrix at src of x [m, n] into `to`, column after column; with `rows` row after row. */
+static void load_lines(const Kind *k, const Tensor *x, const char *src, bool rows, char *to) {
+  int64_t m = x->dim[x->rank - 2], n = x->dim[x->rank - 1], size = (int64_t)dt_size(x->dtype);
+  int64_t by = x->stride[x->rank - 1] * size, step = x->stride[x->rank - 2] * size;
+  if (rows) {
+    load_rows(k, x, src, m, n, NULL, to);
+    return;
+  }
+  for (int64_t j = 0; j < n; j++)
+    load_line(k, src + j * by, step, m, to + (size_t)(j * m) * k->size);
+}
+
+/* Stores the matrix [m, n] whose columns are `from`, `ld` apart; `line` has room for n. */
+static void store_columns(const Kind *k, int64_t m, int64_t n, const char *from, int64_t ld,
+                          char *line, char *to) {
+  for (int64_t i = 0; i < m; i++, to += n * (int64_t)dt_size(k->dt)) {
+    for (int64_t j = 0; j < n; j++)
+      memcpy(line + (size_t)j * k->size, from + (size_t)(j * ld + i) * k->size, k->size);
+    store_line(k, line, n, to);
+  }
+}
+
+static Tensor *new_matrices(Ref *r, const Tensor *x, int64_t m, int64_t n) {
+  int64_t dim[CKL_MAX_RANK];
+  for (int i = 0; i < x->rank - 2; i++) dim[i] = x->dim[i];
+  dim[x->rank - 2] = m;
+  dim[x->rank - 1] = n;
+  return ref_new(r, x->store->dev, x->dtype, x->rank, dim);
+}
+
+bool ref_qr(Ref *r, const Tensor *x, Tensor **q, Tensor **rest) {
+  Kind k = kind_of(x->dtype);
+  int64_t m = x->dim[x->rank - 2], n = x->dim[x->rank - 1], count = m < n ? m : n;
+  int64_t size = (int64_t)dt_size(x->dtype), rows = n > count ? n : count;
+  Work w = {.r = r, .level = gemm_level(r)};
+  size_t bytes = 0, c_bytes = 0, room_bytes = 0;
+  int64_t room_numbers = panel_room(m, rows) + 2 * count + n + 1;
+  *q = new_matrices(r, x, m, count);
+  *rest = *q ? new_matrices(r, x, count, n) : NULL;
+  char *at = *rest ? work_room(r, m, n, &bytes) : NULL;
+  char *c = at ? work_room(r, m, count, &c_bytes) : NULL;
+  char *room = c ? work_room(r, 1, room_numbers, &room_bytes) : NULL;
+  bool ok = room != NULL;
+  for (Batch b = batch_of(x); ok && b.number < b.count; batch_next(&b)) {
+    char *d = room + (size_t)panel_room(m, rows) * k.size, *tau = d + (size_t)count * k.size;
+    char *line = tau + (size_t)count * k.size;
+    load_lines(&k, x, matrix_at(&b, x), false, at);
+    ok = k.wide ? qr_of_f64(&w, m, n, (double *)at, (double *)c, (double *)d, (double *)tau,
+                            (double *)room)
+                : qr_of_f32(&w, m, n, (float *)at, (float *)c, (float *)d, (float *)tau,
+                            (float *)room);
+    if (!ok) break;
+    store_columns(&k, m, count, c, m, line, (char *)tn_data(*q) + b.number * m * count * size);
+    store_columns(&k, count, n, at, m, line, (char *)tn_data(*rest) + b.number * count * n * size);
+  }
+  ref_scratch_free(r, room, room_bytes);
+  ref_scratch_free(r, c, c_bytes);
+  ref_scratch_free(r, at, bytes);
+  gemm_close(r, &w.room);
+  if (ok) return true;
+  tn_unref(*q);
+  tn_unref(*rest);
+  *q = *rest = NULL;
+  return false;
+}
+
+bool ref_svd(Ref *r, const Tensor *x, bool full, Tensor **u, Tensor **s, Tensor **vt) {
+  Kind k = kind_of(x->dtype);
+  int64_t rows = x->dim[x->rank - 2], cols = x->dim[x->rank - 1];
+  bool wide = rows < cols; /* then it is done for the transpose, whose columns are our rows */
+  int64_t m = wide ? cols : rows, n = wide ? rows : cols, count = full ? m : n;
+  int64_t size = (int64_t)dt_size(x->dtype), dim[CKL_MAX_RANK];
+  Work w = {.r = r, .level = gemm_level(r)};
+  size_t bytes = 0, l_bytes = 0, r_bytes = 0, room_bytes = 0;
+  for (int i = 0; i < x->rank - 2; i++) dim[i] = x->dim[i];
+  dim[x->rank - 2] = n;
+  *s = ref_new(r, x->store->dev, x->dtype, x->rank - 1, dim);
+  *u = *s ? new_matrices(r, x, rows, wide ? n : count) : NULL;
+  *vt = *u ? new_matrices(r, x, wide ? count : n, cols) : NULL;
+  char *at = *vt ? work_room(r, m, n, &bytes) : NULL;
+  char *left = at ? work_room(r, m, count, &l_bytes) : NULL;
+  char *right = left ? work_room(r, n, n + 1, &r_bytes) : NULL;
+  char *room = right ? work_room(r, 1, svd_room(m, n, count) + m, &room_bytes) : NULL;
+  bool ok = room != NULL;
+  for (Batch b = batch_of(x); ok && b.number < b.count; batch_next(&b)) {
+    char *values = right + (size_t)(n * n) * k.size;
+    load_lines(&k, x, matrix_at(&b, x), wide, at);
+    ok = k.wide ? svd_f64(&w, m, n, count, (double *)at, (double *)left, (double *)values,
+                          (double *)right, wide, (double *)room)
+                : svd_f32(&w, m, n, count, (float *)at, (float *)left, (float *)values,
+                          (float *)right, wide, (float *)room);
+    if (!ok && r->err.kind == REF_OK)
+      fail_matrix(r, REF_VALUE, &b, "the singular values of a matrix of %lld rows do not converge",
+                  rows);
+    if (!ok) break;
+    char *us = (char *)tn_data(*u) + b.number * rows * (wide ? n : count) * size;
+    char *vs = (char *)tn_data(*vt) + b.number * (wide ? count : n) * cols * size;
+    store_line(&k, values, n, (char *)tn_data(*s) + b.number * n * size);
+    store_columns(&k, rows, wide ? n : count, wide ? right : left, rows, room, us);
+    store_line(&k, wide ? left : right, (wide ? count : n) * cols, vs);
+  }
+  ref_scratch_free(r, room, room_bytes);
+  ref_scratch_free(r, right, r_bytes);
+  ref_scratch_free(r, left, l_bytes);
+  ref_scratch_free(r, at, bytes);
+  gemm_close(r, &w.room);
+  if (ok) return true;
+  tn_unref(*u);
+  tn_unref(*s);
+  tn_unref(*vt);
+  *u = *s = *vt = NULL;
   return false;
 }

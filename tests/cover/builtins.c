@@ -53,8 +53,8 @@ typedef struct Par {
 typedef struct Sig {
   Par par[PARAMS];
   int count;
-  bool plain;       /* its calls have this form only */
-  char through[40]; /* the functions that call it, with other parameters, a comma between, or "" */
+  bool plain;        /* its calls have this form only */
+  char through[100]; /* the functions that call it, with other parameters, a comma between, or "" */
   long cases, script, code, grads, errors;
   bool wrong;
 } Sig;

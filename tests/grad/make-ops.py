@@ -197,6 +197,29 @@ case("lu_batch", lambda x: lax.linalg.lu(x)[0], f(2, 3, 3))
 case("eigh", lambda x: jnp.linalg.eigh(x)[0], f(4, 4))
 case("eigh_batch", lambda x: jnp.linalg.eigh(x)[0], f(2, 3, 3))
 case("eigh_vectors", lambda x: jnp.linalg.eigh(x)[1] ** 2, f(4, 4))
+def qr(x):
+    """q, and r with a diagonal that is not negative, also of a wide x."""
+    k = min(x.shape[-2:])
+    q, r = jnp.linalg.qr(x[..., :k])
+    q = q * jnp.sign(jnp.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
+    return q, jnp.swapaxes(q, -1, -2) @ x
+
+
+def left(x):
+    """The left singular vectors, the largest element of each positive."""
+    u = jnp.linalg.svd(x, full_matrices=False)[0]
+    top = jnp.take_along_axis(u, jnp.argmax(jnp.abs(u), axis=-2, keepdims=True), axis=-2)
+    return u * jnp.sign(top)
+
+
+case("qr", lambda x: qr(x)[0], f(4, 3))
+case("qr_batch", lambda x: qr(x)[0], f(2, 3, 3))
+case("qr_triangle", lambda x: qr(x)[1], f(3, 3))
+case("qr_wide", lambda x: qr(x)[1], f(2, 4))
+case("svd", left, f(3, 2))
+case("svd_batch", left, f(2, 3, 3))
+case("svd_values", lambda x: jnp.linalg.svd(x, full_matrices=False)[1], f(3, 4))
+case("svd_right", lambda x: jnp.linalg.svd(x, full_matrices=False)[2] ** 2, f(3, 4))
 case("solve", jnp.linalg.solve, f(4, 4), f(4, 2))
 case("solve_across", lambda a, b: jnp.linalg.solve(a.T, b), f(3, 3), f(3, 2))
 case("triangular", triangular(lower=True), heavy(4, 4), f(4, 2))

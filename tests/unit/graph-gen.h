@@ -276,6 +276,12 @@ static Val gen_op(Gen *x, OpCode op) {
     if (op == OP_CHOLESKY) v[0] = gen_positive(x, v[0]);
     a[0] = attr_i(op == OP_TRIANGULAR ? AT_UPPER : AT_ACROSS, gen_rnd(x, 2));
     a[1] = attr_i(AT_UNIT, gen_rnd(x, 2));
+    if (op == OP_QR || op == OP_SVD) {
+      ty.dim[rank - 2] = gen_size(x);
+      v[0] = gen_want(x, &ty, any);
+      a[0] = attr_i(AT_FULL, gen_rnd(x, 2));
+      return gen_node(x, op, 1, v, op == OP_SVD, a, 0, NULL);
+    }
     if (op == OP_CHOLESKY || op == OP_LU || op == OP_EIGH)
       return gen_node(x, op, 1, v, 0, NULL, 0, NULL);
     ty.dim[rank - 1] = gen_size(x);

@@ -209,6 +209,16 @@ BUILD(eigh_vectors) {
   Val f = b_op(b, OP_EIGH, 1, x, 0, NULL), v = {f.node, 1};
   return b_bin(b, OP_MUL, v, v);
 }
+BUILD(qr_triangle) {
+  return (Val){b_op(b, OP_QR, 1, x, 0, NULL).node, 1};
+}
+BUILD(svd_values) {
+  return (Val){b_op(b, OP_SVD, 1, x, 0, NULL).node, 1};
+}
+BUILD(svd_right) {
+  Val v = {b_op(b, OP_SVD, 1, x, 0, NULL).node, 2};
+  return b_bin(b, OP_MUL, v, v);
+}
 BUILD(solve) {
   Val f = b_op(b, OP_LU, 1, x, 0, NULL);
   return b_op(b, OP_SOLVE, 4, (Val[]){x[0], f, {f.node, 1}, x[1]}, 0, NULL);
@@ -297,6 +307,12 @@ static const Case cases[] = {
     {"lu_batch", OP_LU, NULL},
     {"eigh_batch", OP_EIGH, NULL},
     {"eigh_vectors", OP_EIGH, eigh_vectors},
+    {"qr_batch", OP_QR, NULL},
+    {"qr_triangle", OP_QR, qr_triangle},
+    {"qr_wide", OP_QR, qr_triangle},
+    {"svd_batch", OP_SVD, NULL},
+    {"svd_values", OP_SVD, svd_values},
+    {"svd_right", OP_SVD, svd_right},
     {"solve", OP_SOLVE, solve},
     {"solve_across", OP_SOLVE, solve_across},
     {"triangular_upper", OP_TRIANGULAR, triangular_upper},

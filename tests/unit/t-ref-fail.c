@@ -114,6 +114,17 @@ static Tensor *run_eigh(void) {
   bool ok = ref_eigh(&ref, square, &values, &vectors);
   return two(ok, values, vectors);
 }
+static Tensor *run_qr(void) {
+  Tensor *q, *rest;
+  bool ok = ref_qr(&ref, square, &q, &rest);
+  return two(ok, q, rest);
+}
+static Tensor *run_svd(void) {
+  Tensor *u, *s, *vt;
+  bool ok = ref_svd(&ref, square, false, &u, &s, &vt);
+  tn_unref(s);
+  return two(ok, u, vt);
+}
 static Tensor *run_solve(void) {
   Tensor *perm = ref_iota(&ref, DEV_CPU, DT_I64, square->dim[0]);
   Tensor *x = perm ? ref_solve(&ref, square, perm, square, true) : NULL;
@@ -196,6 +207,8 @@ static const Case cases[] = {ROW(unary),
                              ROW(triangular),
                              ROW(lu),
                              ROW(eigh),
+                             ROW(qr),
+                             ROW(svd),
                              ROW(solve),
                              ROW(dot),
                              ROW(dot_f16),
