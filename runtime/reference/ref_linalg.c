@@ -43,6 +43,11 @@ static int64_t svd_room(int64_t m, int64_t n, int64_t rows) {
   return 3 * n * n + 2 * PANEL * n + 6 * n + panel_room(m, rows) + 8 * TURNS(n) + 8;
 }
 
+/* The same for eigenvalues of a matrix of n rows. */
+static int64_t eigh_room(int64_t n) {
+  return n * n + PANEL * n + 2 * n + panel_room(n, n) + 4 * TURNS(n) + 8;
+}
+
 /* The rows that go first: about half, full leaves. */
 static int64_t half_of(int64_t n) {
   return (n / LEAF + 1) / 2 * LEAF;
@@ -336,19 +341,20 @@ Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b,
 bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
   Kind k = kind_of(x->dtype);
   int64_t n = x->dim[x->rank - 1], size = (int64_t)dt_size(x->dtype);
+  Work w = {.r = r, .level = gemm_level(r)};
   size_t bytes = 0, q_bytes = 0, room_bytes = 0;
   *values = ref_new(r, x->store->dev, x->dtype, x->rank - 1, x->dim);
   *vectors = *values ? ref_new(r, x->store->dev, x->dtype, x->rank, x->dim) : NULL;
   char *a = *vectors ? work_room(r, n, n, &bytes) : NULL;
   char *q = a ? work_room(r, n, n, &q_bytes) : NULL;
-  char *d = q ? work_room(r, 4, n, &room_bytes) : NULL;
+  char *d = q ? work_room(r, 1, eigh_room(n) + 2 * n, &room_bytes) : NULL;
   bool ok = d != NULL;
   for (Batch b = batch_of(x); ok && b.number < b.count && n > 0; batch_next(&b)) {
-    char *room = d + (size_t)n * k.size, *line = room + 2 * (size_t)n * k.size;
+    char *line = d + (size_t)n * k.size, *room = line + (size_t)n * k.size;
     char *to = (char *)tn_data(*vectors) + b.number * n * n * size;
     load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
-    ok = k.wide ? eigh_f64(r, n, (double *)a, (double *)q, (double *)d, (double *)room)
-                : eigh_f32(r, n, (float *)a, (float *)q, (float *)d, (float *)room);
+    ok = k.wide ? eigh_f64(&w, n, (double *)a, (double *)q, (double *)d, (double *)room)
+                : eigh_f32(&w, n, (float *)a, (float *)q, (float *)d, (float *)room);
     if (!ok && r->err.kind == REF_OK)
       fail_matrix(r, REF_VALUE, &b, "the eigenvalues of a matrix of %lld rows do not converge", n);
     if (!ok) break;
@@ -362,6 +368,7 @@ bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
   ref_scratch_free(r, d, room_bytes);
   ref_scratch_free(r, q, q_bytes);
   ref_scratch_free(r, a, bytes);
+  gemm_close(r, &w.room);
   if (ok) return true;
   tn_unref(*values);
   tn_unref(*vectors);

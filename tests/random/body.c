@@ -790,8 +790,10 @@ static void spelt(Maker *m, int into) {
 /* Put into a tuple, record or list and taken out again. */
 static void packed(Maker *m, int into) {
   if (chance(m, 45)) {
-    int which = below(m, 10);
-    if (which < 5)
+    int which = below(m, 13);
+    if (which >= 10)
+      body_matrix(m, into);
+    else if (which < 5)
       updated(m, into);
     else if (which < 7)
       keyed(m, into);

@@ -85,6 +85,8 @@ Program *body_scope(Maker *m);
 Var *body_pick(Maker *m, Wish wish, const Var *with);
 /* A new var like `v` in scope, whose statement the caller writes. */
 Var *body_define(Maker *m, const Var *v);
+/* matrices.c */
+void body_matrix(Maker *m, int into);
 void body_type(const Var *v, char *to, size_t cap);
 /* So many statements into the part `into`; clauses of block `b` may name them. */
 void body_write(Maker *m, int b, int into, int statements);

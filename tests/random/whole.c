@@ -385,8 +385,14 @@ static void script(Maker *m, int into, const Entry *e) {
 }
 
 static const char common[] = /* functions for both files */
+    "use linalg\n"
     "fn around(n: int, f) = f()\n"
-    "fn twice(f, x) = f(f(x))\n";
+    "fn twice(f, x) = f(f(x))\n"
+    "fn graded(v) {\n"
+    "  let d = [where(i == j, 2.0 + 0.75 * i, 0.0) for i in 0..size(v, axis = 0), j in 0..size(v, "
+    "axis = 1)]\n"
+    "  where(v == v, 0.1 * tanh(v), 0) + to_dtype(d, dtype_of(v))\n"
+    "}\n";
 
 void whole_generate(Whole *w, unsigned long long seed) {
   static const long sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33};
@@ -422,9 +428,10 @@ void whole_generate(Whole *w, unsigned long long seed) {
     for (int i = 0; i < shared; i++)
       snprintf(names + strlen(names), sizeof names - strlen(names), ", h%d", i);
     part_add(w, main_file, USE,
-             part_text(w, "use \"_lib.ckl\" (own, outer, around, twice%s%s)", rows ? ", row0" : "",
-                       names));
+             part_text(w, "use \"_lib.ckl\" (own, outer, around, twice, graded%s%s)",
+                       rows ? ", row0" : "", names));
   }
+  if (library) part_add(w, main_file, USE, "use linalg");
   line(m, main_file, "use nn (Linear)");
   line(m, main_file, "use optim as o");
   line(m, main_file, "policy lean { save matmul, recompute pointwise }");
