@@ -293,7 +293,7 @@ static void construct_field(Session *s, Inst *inst, Field *f, Node *m) {
     if (fill.tag == V_UNIT || v_is_number(fill))
       value_set(&f->v, state_detach(s, tree_map(s, 1, &tree, zero_leaf, &fill, at)));
     else
-      value_set(&f->v, state_detach(s, fill));
+      value_set(&f->v, state_kept(s, fill));
     value_bound(s, f->v, at);
     return;
   }

@@ -201,6 +201,10 @@ static Value without_params(Session *s, Value v) {
   return items ? value_like(s, v, items) : v;
 }
 
+Value state_kept(Session *s, Value v) {
+  return state_detach(s, without_params(s, v));
+}
+
 Value state_fitted(Session *s, Inst *i, Field *f, Value v, Span at) {
   return state_part_fitted(s, i, f, 0, NULL, v, at);
 }
@@ -227,7 +231,7 @@ Value state_part_fitted(Session *s, Inst *i, Field *f, size_t n, const StateStep
   if (type) v = type_match(s, type, v, at, &what[n]);
   local_pop(s, fr.base);
   s->frame = fr.up;
-  return state_detach(s, without_params(s, v));
+  return state_kept(s, v);
 }
 
 /* v as the new value of a place with value `old`, whose dtype and shape it must have; a number gets
@@ -347,9 +351,7 @@ void state_write(Session *s, Inst *i, Field *f, Value v, Span at) {
   }
   if (!s->stage) {
     value_bound(s, v, at);
-    Value x = fit(s, f->v, v, at, f->name);
-    if (x.tag == V_PARAM) x = v_tensor(s, tn_ref(x.u.p->t));
-    value_set(&f->v, state_detach(s, x));
+    value_set(&f->v, state_kept(s, fit(s, f->v, v, at, f->name)));
     return;
   }
   if (!st) {

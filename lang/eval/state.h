@@ -12,6 +12,7 @@ void param_write(Session *s, Param *p, Value v, Span at);
 /* Sets the value of a param, after operands_hold; takes over t. */
 void param_put(Param *p, Tensor *t);
 Value state_detach(Session *s, Value v); /* the value without its tape */
+Value state_kept(Session *s, Value v);   /* likewise; in script params are what they are now */
 /* Gradients by a param are by v from here on, in this stage and those inside; home: see Base. */
 void state_base(Unit *u, State *st, Value v, const Frame *home);
 void state_turn(Unit *u, State *st, Value v); /* the same in a turn of a loop of the call */
