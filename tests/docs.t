@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 # The pages tell the truth. Every ```ckl block of README.md and docs/*.md is a golden program (tests/README.md): as
 # PAGE-N.ckl, the N-th of its page, it prints what its `#>` lines say. A block below a line `<!-- $ ckl ARGS -->` is
-# what that command prints, both streams, in a folder with these programs.
+# what that command prints, both streams, in a folder with these programs. The examples of the library, lines of `##`
+# comments that stand three columns further in, run without an error.
 # `docs.t --bless` (with srcdir, in the build folder) writes what comes out into the pages: read the difference.
 use strict;
 use warnings;
@@ -52,6 +53,37 @@ for my $page (@pages) {
     "<!-- \$ ckl $args -->\n```$kind\n${got}```"
   }gmse;
   spew($page, $text{$page}) if $bless;
+}
+# Examples: the names of their file, and of a program around them.
+my $head = <<'END';
+use nn as layers
+model Net() {
+  let tok = layers.Embedding(4, 8)
+  let a = layers.Linear(8, 8)
+  let b = layers.Linear(8, 2)
+  fn forward(ids: i64[3]) = b(tanh(a(tok(ids))))
+}
+let net = Net()
+let x = i64([0, 2, 1])
+let step = 3
+let loss = mean(net(x) ** 2)
+let opt = adamw(net)
+END
+for my $file (sort glob "$source/stdlib/*.ckl $source/stdlib/shelf/*.ckl") {
+  my ($text, $log, $n) = (slurp($file), '', 0);
+  my ($name, $shelf) = ($file =~ m{(\w+)\.ckl$}, $file =~ m{stdlib/shelf/});
+  my @public = $shelf ? () : $text =~ /^(?:fn|proc|model) ([A-Za-z]\w*)/mg;
+  my $use = @public ? "use $name (" . join(', ', @public) . ")\n" : '';
+  while ($text =~ /((?:^##   .*\n)+)/mg) {
+    my $example = $1;
+    $example =~ s/^##   //mg;
+    $example =~ s/^(?!let |use |wrap |for |opt\.|slow\.|\s)/let result = /mg;
+    spew("example.ckl", "$use$head$example");
+    my $out = `"$ckl" run example.ckl 2>&1 </dev/null`;
+    $log .= "$example$out" if $?;
+    $n++;
+  }
+  result($log eq '', "stdlib/$name.ckl: examples: $n", $log) if $n;
 }
 print "1..$count\n";
 chdir '/';
