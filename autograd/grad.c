@@ -6,6 +6,8 @@
  * for. Rules are written with ops that have rules, so a gradient can be differentiated again; the
  * fixed choices at kinks are those of rule 73.
  *
+ * One file: it is a table, a rule for each op, with the helpers that make a rule short.
+ *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
 #include "autograd/grad_impl.h"
 #include "autograd/vjp.h"
@@ -111,6 +113,42 @@ GRAD(TAN) {
 GRAD(TANH) {
   return mul(dy, sub(one, mul(y, y)));
 }
+GRAD(EXP2) {
+  return mul(dy, mul(num(0.693147180559945309417232121458), y));
+}
+GRAD(LOG2) {
+  return over(mul(num(1.44269504088896340735992468100), dy), a);
+}
+GRAD(LOG10) {
+  return over(mul(num(0.434294481903251827651128918917), dy), a);
+}
+GRAD(CBRT) {
+  return over(dy, mul(num(3), mul(y, y)));
+}
+GRAD(SINH) {
+  return mul(dy, un(COSH, a));
+}
+GRAD(COSH) {
+  return mul(dy, un(SINH, a));
+}
+GRAD(ASIN) {
+  return over(dy, un(SQRT, mul(sub(one, a), add(one, a))));
+}
+GRAD(ACOS) {
+  return neg(over(dy, un(SQRT, mul(sub(one, a), add(one, a)))));
+}
+GRAD(ATAN) {
+  return over(dy, add(one, mul(a, a)));
+}
+GRAD(ASINH) {
+  return over(dy, bin(HYPOT, a, one));
+}
+GRAD(ACOSH) {
+  return over(dy, mul(un(SQRT, sub(a, one)), un(SQRT, add(a, one))));
+}
+GRAD(ATANH) {
+  return over(dy, mul(sub(one, a), add(one, a)));
+}
 GRAD(ERF) {
   return mul(dy, mul(num(1.12837916709551257389615890312), un(EXP, neg(mul(a, a)))));
 }
@@ -197,6 +235,14 @@ GRAD(POW) {
 }
 /* The winner takes dy, equal ones half of it. */
 #define of_two(wins) where(eq(a, b), mul(half, dy), where(wins, dy, zero))
+GRAD(ATAN2) {
+  Val h = bin(HYPOT, a, b); /* x / h^2 and -y / h^2, of `atan2(y, x)` */
+  Val turn = over(over(dy, h), h);
+  return i == 0 ? mul(turn, b) : neg(mul(turn, a));
+}
+GRAD(HYPOT) {
+  return mul(dy, over(i == 0 ? a : b, y));
+}
 GRAD(MAX) {
   return of_two(i == 0 ? gt(a, b) : gt(b, a));
 }

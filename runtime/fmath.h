@@ -4,9 +4,10 @@
  * the same bits everywhere. fmath.c expands the text to C; a code generator expands it to its own
  * instructions. No libm function is called.
  *
- * Accuracy: exp expm1 log log1p sin cos tan tanh erf pow are within 2 units in the last place over
- * their whole range, in f32 and f64. rsqrt is 1 / sqrt(x), both correctly rounded. The functions
- * from sigmoid on are defined by the formula written in fmath.inc.
+ * Accuracy: exp expm1 exp2, log log1p log2 log10, cbrt pow hypot, sin cos tan, sinh cosh tanh,
+ * their inverses, atan2 and erf are within 2 units in the last place over their whole range, in f32
+ * and f64. rsqrt is 1 / sqrt(x), both correctly rounded. The functions from sigmoid on are defined
+ * by the formula written in fmath.inc.
  *
  * Special values follow C99 Annex F: NaN goes in and comes out (its payload is not defined; pow(1,
  * y) and pow(x, 0) are 1), infinities, signed zeros and subnormal arguments and results are exact
@@ -39,7 +40,8 @@
   double fm_##name##_f64(double x);                                                                \
   void fm_##name##_f32_n(int64_t n, const float *x, float *y);                                     \
   void fm_##name##_f64_n(int64_t n, const double *x, double *y);
-/* The same for each function of two; pow is x to the power y, with the special cases of Annex F. */
+/* The same for each function of two, with the special cases of Annex F: pow is x to the power y,
+ * atan2 the angle of the point (y, x). */
 #define FM2(name)                                                                                  \
   float fm_##name##_f32(float x, float y);                                                         \
   double fm_##name##_f64(double x, double y);                                                      \

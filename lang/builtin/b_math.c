@@ -87,6 +87,24 @@ BUILTIN_FN(bi_elementwise) {
   return op_unary(s, (OpCode)c->b->op, c->v[0], c->spans[0]);
 }
 
+/* An op of n numbers that are known. */
+static Value number_run(Session *s, OpCode op, int n, const double *v, Span at) {
+  Tensor *t[2] = {NULL, NULL}, *r = NULL;
+  bool ok = true;
+  for (int i = 0; i < n; i++)
+    ok = (t[i] = tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, v[i])) != NULL && ok;
+  GErr e = {.code = ERR_BUG};
+  RunCtx ctx = {.mem = &s->mem};
+  bool ran = ok && gr_run_op(&ctx, s->dims, op, NULL, 0, t, (uint32_t)n, &r, 1, &e);
+  for (int i = 0; i < n; i++)
+    if (t[i]) tn_unref(t[i]);
+  if (!ok) mem_throw(&s->mem, MEM_ERR_NOMEM);
+  if (!ran) fail_gerr(s, at, &e);
+  double y = tn_get_f64(r, 0);
+  tn_unref(r);
+  return v_float(y);
+}
+
 /* An elementwise op on a number. */
 Value builtin_number_unary(Session *s, OpCode op, Value x, Span at) {
   double v = x.tag == V_INT ? (double)x.u.i : x.u.f;
@@ -111,16 +129,7 @@ Value builtin_number_unary(Session *s, OpCode op, Value x, Span at) {
   case OP_ISINF: return v_bool(v == v && v - v != 0);
   default: break;
   }
-  Tensor *t = tn_scalar_f64(&s->mem, DEV_CPU, DT_F64, v), *r = NULL;
-  if (!t) mem_throw(&s->mem, MEM_ERR_NOMEM);
-  GErr e = {.code = ERR_BUG};
-  RunCtx ctx = {.mem = &s->mem};
-  bool ok = gr_run_op(&ctx, s->dims, op, NULL, 0, &t, 1, &r, 1, &e);
-  tn_unref(t);
-  if (!ok) fail_gerr(s, at, &e);
-  double y = tn_get_f64(r, 0);
-  tn_unref(r);
-  return v_float(y);
+  return number_run(s, op, 1, &v, at);
 }
 
 BUILTIN_FN(bi_gelu) {
@@ -161,6 +170,34 @@ static Value two(Session *s, OpCode op, Value x, Value y, Span at, Span left, Sp
                                 : DT_COUNT;
   return op_broadcast_binary(s, op, op_as_tensor(s, x, like, at), op_as_tensor(s, y, like, at), at,
                              left, right);
+}
+
+BUILTIN_FN(bi_of_two) {
+  OpCode op = (OpCode)c->b->op;
+  Value v[2] = {c->v[0], c->v[1]};
+  DType like = DT_COUNT;
+  double known[2];
+  int numbers = 0;
+  for (int i = 0; i < 2; i++) {
+    if (v[i].tag == V_UNKNOWN) return v[i];
+    if (v[i].tag == V_INT || v[i].tag == V_FLOAT) {
+      known[i] = v[i].tag == V_INT ? (double)v[i].u.i : v[i].u.f;
+      numbers++;
+    }
+    if (!v_is_number(v[i])) v[i] = arg_tensor(s, c, i);
+    if (v_is_tensor(v[i])) like = (DType)op_type_of(s, v[i]).dtype;
+  }
+  if (numbers == 2) return number_run(s, op, 2, known, c->at);
+  for (int i = 0; i < 2; i++) {
+    if (v_is_tensor(v[i]) && !dt_float((DType)op_type_of(s, v[i]).dtype))
+      fail_help(s, ERR_WANT_FLOAT, c->spans[i],
+                fail_text(s, "cast it: `f32(%s)`", fail_source_text(s, c->spans[i], "..")),
+                "`%s` works on floats, this is %s", c->b->name, value_type_text(s, v[i]));
+    if (!v_is_tensor(v[i])) v[i] = op_as_tensor(s, v[i], like == DT_COUNT ? DT_F64 : like, c->at);
+  }
+  Value r = op_broadcast_binary(s, op, v[0], v[1], c->at, c->spans[0], c->spans[1]);
+  if (like == DT_COUNT) r.weak = true;
+  return r;
 }
 
 BUILTIN_FN(bi_clamp) {

@@ -137,7 +137,7 @@ answer 'print(sofmax(x))' 'did you mean `softmax`?'
 answer 'print(stack(v, v))' 'here it is `stack([v, v])`; of the elements of a list'
 answer 'print(norm(x, 2))' 'here it is `norm(x)`; the root of the sum of squares'
 answer 'print(where(x > 0))' 'here it is `nonzero(x > 0.5)`; the positions'
-answer 'print(asin(v))' 'there are no inverses of sin, cos and tan yet'
+answer 'print(arcsin(v))' 'here it is `asin(x)`'
 answer 'print(v.gt(0))' 'here it is `x > y`'
 answer 'xs.reverse(); print(n)' 'here it is `xs = [e for e in reverse(xs)]`'
 

@@ -256,6 +256,8 @@ for NAME, name, low, high in row.findall(open(os.path.join(here, "../../runtime/
     low, high = float(low), float(high)
     quarter = (high - low) / 4
     case(name, function(name), f(3, 4, lo=low + quarter, hi=high - quarter))
+case("atan2", jnp.arctan2, apart(3, 4), apart(3, 4))
+case("hypot", lambda x, y: jnp.sqrt(x * x + y * y), apart(3, 4), apart(3, 4))
 
 
 def text(x):

@@ -16,6 +16,7 @@
 
 #include "jit/loop/loop_elem.h"
 #include "jit/loop/loop_impl.h"
+#include "runtime/domain.h"
 #include "runtime/half.h"
 
 #if defined(__GNUC__)
@@ -177,7 +178,7 @@ static void lg_pure(LoopGen *g, const LgPlace *at) {
   case 6: {
     RefBin f = lg_bin_of_numbers(g);
     if (dt == DT_BOOL) f = !lg_below(g, 2) ? RB_EQ : lg_below(g, 2) ? RB_OR : RB_AND;
-    if (dt_int(dt) && f == RB_DIV) f = RB_SUB;
+    if (dt_int(dt) && elem_bin[f].domain == DOM_FLOAT) f = RB_SUB;
     if (dt_int(dt) && (f == RB_FLOORDIV || f == RB_MOD || f == RB_POW) && lg_below(g, 20)) {
       y = lp_const(k, dt, 1 + lg_below(g, 7)); /* seldom what may fail */
     }

@@ -5,6 +5,7 @@
 #include "jit/loop/loop_impl.h"
 #include "kernels.h"
 #include "loop-gen.h"
+#include "runtime/domain.h"
 
 static bool un_ok(RefUn f, DType dt) {
   bool on_int = f == RU_NEG || f == RU_ABS || f == RU_SIGN || f == RU_RELU || f == RU_FLOOR ||
@@ -14,7 +15,7 @@ static bool un_ok(RefUn f, DType dt) {
 
 static bool bin_ok(RefBin f, DType dt) {
   if (f == RB_AND || f == RB_OR) return dt == DT_BOOL;
-  if (f == RB_DIV) return dt_float(dt);
+  if (elem_bin[f].domain == DOM_FLOAT) return dt_float(dt);
   return dt != DT_BOOL || f == RB_EQ || f == RB_NE;
 }
 

@@ -67,6 +67,18 @@ static const Fn functions[] = {
     FN(tan, mpfr_tan, -20, 20, 2),
     FN(tanh, mpfr_tanh, -12, 12, 2),
     FN(erf, mpfr_erf, -6.5, 6.5, 2),
+    FN(exp2, mpfr_exp2, -160, 130, 2),
+    FN(log2, mpfr_log2, 0.5, 2, 2),
+    FN(log10, mpfr_log10, 0.5, 2, 2),
+    FN(cbrt, mpfr_cbrt, -10, 10, 2),
+    FN(sinh, mpfr_sinh, -3, 3, 2),
+    FN(cosh, mpfr_cosh, -3, 3, 2),
+    FN(asin, mpfr_asin, -1, 1, 2),
+    FN(acos, mpfr_acos, -1, 1, 2),
+    FN(atan, mpfr_atan, -4, 4, 2),
+    FN(asinh, mpfr_asinh, -4, 4, 2),
+    FN(acosh, mpfr_acosh, 1, 3, 2),
+    FN(atanh, mpfr_atanh, -1, 1, 2),
     FN(rsqrt, rsqrt_mp, 0, 10, 2),
     FN(sigmoid, sigmoid_mp, -110, 40, 2),
     FN(softplus, softplus_mp, -110, 40, 2),
@@ -257,6 +269,47 @@ static void t_pow32(void) {
   check_double(w.error, <=, 2.0);
 }
 
+/* ---- atan2 and hypot: any numbers, and pairs of about one size */
+
+typedef int (*Mpfr2)(mpfr_t, const mpfr_t, const mpfr_t, mpfr_rnd_t);
+
+static void two64(double (*f)(double, double), Mpfr2 mp, double x, double y, Worst *w) {
+  mpfr_set_d(mx, x, MPFR_RNDN);
+  mpfr_set_d(my, y, MPFR_RNDN);
+  mp(mr, mx, my, MPFR_RNDN);
+  note(w, ulps(mr, f(x, y), 53, -1074, 1024, mt), x, y);
+}
+
+static void two32(float (*f)(float, float), Mpfr2 mp, float x, float y, Worst *w) {
+  mpfr_set_d(mx, x, MPFR_RNDN);
+  mpfr_set_d(my, y, MPFR_RNDN);
+  mp(mr, mx, my, MPFR_RNDN);
+  note(w, ulps(mr, f(x, y), 24, -149, 128, mt), x, y);
+}
+
+static void t_two(const char *name, double (*f64)(double, double), float (*f32)(float, float),
+                  Mpfr2 mp) {
+  Worst w = {0, 0, 0}, v = {0, 0, 0};
+  mpfr_set_prec(mr, 90);
+  state = 5;
+  for (int64_t i = 0; i < 60000 * scale; i++) {
+    double x = between(-1, 1), y = between(-1, 1);
+    int e = (int)(next() % 2098) - 1074, d = (int)(next() % 120) - 60;
+    two64(f64, mp, x, y, &w);
+    two64(f64, mp, ldexp(x, e), ldexp(y, e + d), &w);
+    two64(f64, mp, hf_float64(next()), hf_float64(next()), &w);
+    two64(f64, mp, x, ldexp(x, (int)(next() % 3) - 1), &w);
+    e = e / 8;
+    two32(f32, mp, (float)x, (float)y, &v);
+    two32(f32, mp, ldexpf((float)x, e), ldexpf((float)y, e + d / 2), &v);
+    two32(f32, mp, hf_float32((uint32_t)next()), hf_float32((uint32_t)next()), &v);
+  }
+  tap_note("%s f64: %.3f ulp at %a, %a", name, w.error, w.x, w.y);
+  tap_note("%s f32: %.3f ulp at %a, %a", name, v.error, v.x, v.y);
+  check_double(w.error, <=, 2.0);
+  check_double(v.error, <=, 2.0);
+}
+
 int main(int argc, char **argv) {
   if (argc > 1) scale = atoll(argv[1]);
   if (scale < 1) scale = 1;
@@ -275,6 +328,8 @@ int main(int argc, char **argv) {
   }
   TEST(t_pow64(), "pow in f64 is within 2 ulp");
   TEST(t_pow32(), "pow in f32 is within 2 ulp");
+  TEST(t_two("atan2", fm_atan2_f64, fm_atan2_f32, mpfr_atan2), "atan2 is within 2 ulp");
+  TEST(t_two("hypot", fm_hypot_f64, fm_hypot_f32, mpfr_hypot), "hypot is within 2 ulp");
   mpfr_clear(mx);
   mpfr_clear(my);
   mpfr_clear(mr);

@@ -257,34 +257,35 @@ static void t_expansions(const Fn *f) {
   }
 }
 
-static void t_pow_expansions(void) {
-  static void (*const g32[])(int64_t, const float *, const float *, float *) = {
-    soft_pow_f32_n,
-#if FM_X86
-    hard_pow_f32_n,
-    avx2_pow_f32_n,
-    avx512_pow_f32_n,
-#endif
-  };
-  static void (*const g64[])(int64_t, const double *, const double *, double *) = {
-    soft_pow_f64_n,
-#if FM_X86
-    hard_pow_f64_n,
-    avx2_pow_f64_n,
-    avx512_pow_f64_n,
-#endif
-  };
-  for (int k = 0; k < (int)(sizeof g32 / sizeof g32[0]); k++) {
-    if (!runs(k)) continue;
-    g32[k](POINTS, x32, y32, b32);
-    g64[k](POINTS, x64, y64, b64);
+typedef void (*Two32)(int64_t, const float *, const float *, float *);
+typedef void (*Two64)(int64_t, const double *, const double *, double *);
+
+typedef struct FnOfTwo {
+  const char *name;
+  float (*f32)(float, float);
+  double (*f64)(double, double);
+  Two32 others32[4];
+  Two64 others64[4];
+} FnOfTwo;
+
+static const FnOfTwo functions_of_two[] = {
+#define FM2(name) {#name, fm_##name##_f32, fm_##name##_f64, OTHERS(name, 32), OTHERS(name, 64)},
+#include "runtime/fmath.def"
+};
+enum { OF_TWO = sizeof functions_of_two / sizeof functions_of_two[0] };
+
+static void t_expansions_of_two(const FnOfTwo *f) {
+  for (int k = 0; k < 4; k++) {
+    if (!f->others32[k] || !runs(k)) continue;
+    f->others32[k](POINTS, x32, y32, b32);
+    f->others64[k](POINTS, x64, y64, b64);
     for (int i = 0; i < POINTS; i++) {
-      float want = fm_pow_f32(x32[i], y32[i]);
-      double want64 = fm_pow_f64(x64[i], y64[i]);
-      check_msg(same32(b32[i], want), "expansion %d of pow(%a, %a) f32: %a, not %a", k,
+      float want = f->f32(x32[i], y32[i]);
+      double want64 = f->f64(x64[i], y64[i]);
+      check_msg(same32(b32[i], want), "expansion %d of %s(%a, %a) f32: %a, not %a", k, f->name,
                 (double)x32[i], (double)y32[i], (double)b32[i], (double)want);
-      check_msg(same64(b64[i], want64), "expansion %d of pow(%a, %a) f64: %a, not %a", k, x64[i],
-                y64[i], b64[i], want64);
+      check_msg(same64(b64[i], want64), "expansion %d of %s(%a, %a) f64: %a, not %a", k, f->name,
+                x64[i], y64[i], b64[i], want64);
     }
   }
 }
@@ -384,7 +385,8 @@ static Bits known(const char *name) {
 }
 
 static const char *name_of(int k) {
-  return k < FUNCTIONS ? functions[k].name : k == FUNCTIONS ? "pow" : "normal";
+  if (k < FUNCTIONS) return functions[k].name;
+  return k < FUNCTIONS + OF_TWO ? functions_of_two[k - FUNCTIONS].name : "normal";
 }
 
 static Bits bits_of(int k) {
@@ -393,9 +395,9 @@ static Bits bits_of(int k) {
     if (k < FUNCTIONS) {
       h32 = mix32(h32, functions[k].f32(x32[i]));
       h64 = mix64(h64, functions[k].f64(x64[i]));
-    } else if (k == FUNCTIONS) {
-      h32 = mix32(h32, fm_pow_f32(x32[i], y32[i]));
-      h64 = mix64(h64, fm_pow_f64(x64[i], y64[i]));
+    } else if (k < FUNCTIONS + OF_TWO) {
+      h32 = mix32(h32, functions_of_two[k - FUNCTIONS].f32(x32[i], y32[i]));
+      h64 = mix64(h64, functions_of_two[k - FUNCTIONS].f64(x64[i], y64[i]));
     } else {
       float z0, z1;
       double y0, y1;
@@ -417,7 +419,7 @@ static void t_bits(int k) {
 static int print_bits(void) {
   puts("# Made by `tests/unit/t-fmath --bits`: each function, and a hash of its results in f32 and "
        "in f64.");
-  for (int k = 0; k < FUNCTIONS + 2; k++) {
+  for (int k = 0; k < FUNCTIONS + OF_TWO + 1; k++) {
     Bits b = bits_of(k);
     printf("%s 0x%016" PRIx64 " 0x%016" PRIx64 "\n", b.name, b.f32, b.f64);
   }
@@ -486,6 +488,76 @@ static const Special specials[] = {
     {"erf", INF, 1},
     {"erf", -INF, -1},
     {"erf", -300, -1},
+    {"exp2", 0, 1},
+    {"exp2", 10, 1024},
+    {"exp2", -149, 0x1p-149},
+    {"exp2", INF, INF},
+    {"exp2", -INF, 0},
+    {"exp2", 1e6, INF},
+    {"exp2", -1e6, 0},
+    {"log2", 1, 0},
+    {"log2", 0x1p-149, -149},
+    {"log2", 0x1p127, 127},
+    {"log2", 0, -INF},
+    {"log2", -0.0, -INF},
+    {"log2", INF, INF},
+    {"log2", -1, NAN_},
+    {"log10", 1, 0},
+    {"log10", 1e10, 10},
+    {"log10", 0, -INF},
+    {"log10", INF, INF},
+    {"log10", -INF, NAN_},
+    {"cbrt", 0, 0},
+    {"cbrt", -0.0, -0.0},
+    {"cbrt", 27, 3},
+    {"cbrt", -0x1p-126, -0x1p-42},
+    {"cbrt", INF, INF},
+    {"cbrt", -INF, -INF},
+    {"sinh", 0, 0},
+    {"sinh", -0.0, -0.0},
+    {"sinh", -0x1p-140, -0x1p-140},
+    {"sinh", INF, INF},
+    {"sinh", -INF, -INF},
+    {"sinh", -1e6, -INF},
+    {"cosh", 0, 1},
+    {"cosh", -0.0, 1},
+    {"cosh", INF, INF},
+    {"cosh", -INF, INF},
+    {"asin", 0, 0},
+    {"asin", -0.0, -0.0},
+    {"asin", -0x1p-140, -0x1p-140},
+    {"asin", 1, 1.5707963267948966},
+    {"asin", -1, -1.5707963267948966},
+    {"asin", 1.5, NAN_},
+    {"asin", -INF, NAN_},
+    {"acos", 1, 0},
+    {"acos", 0, 1.5707963267948966},
+    {"acos", -1, 3.141592653589793},
+    {"acos", -1.5, NAN_},
+    {"acos", INF, NAN_},
+    {"atan", 0, 0},
+    {"atan", -0.0, -0.0},
+    {"atan", 0x1p-140, 0x1p-140},
+    {"atan", 1, 0.7853981633974483},
+    {"atan", INF, 1.5707963267948966},
+    {"atan", -INF, -1.5707963267948966},
+    {"asinh", 0, 0},
+    {"asinh", -0.0, -0.0},
+    {"asinh", 0x1p-140, 0x1p-140},
+    {"asinh", INF, INF},
+    {"asinh", -INF, -INF},
+    {"acosh", 1, 0},
+    {"acosh", 0.5, NAN_},
+    {"acosh", -3, NAN_},
+    {"acosh", -INF, NAN_},
+    {"acosh", INF, INF},
+    {"atanh", 0, 0},
+    {"atanh", -0.0, -0.0},
+    {"atanh", -0x1p-140, -0x1p-140},
+    {"atanh", 1, INF},
+    {"atanh", -1, -INF},
+    {"atanh", 1.5, NAN_},
+    {"atanh", -INF, NAN_},
     {"rsqrt", 4, 0.5},
     {"rsqrt", 0, INF},
     {"rsqrt", -0.0, -INF},
@@ -587,6 +659,66 @@ static void t_pow(void) {
   check_double(fm_pow_f32(-1, 8388607.5f), !=, fm_pow_f32(-1, 8388607.5f)); /* NaN */
 }
 
+/* C99, F.9.1.4 and F.9.4.3 */
+static void t_angles(void) {
+  const double pi = 3.141592653589793;
+  const Power angle[] = {
+      {0, -0.0, pi},
+      {-0.0, -0.0, -pi},
+      {0, 0, 0},
+      {-0.0, 0, -0.0},
+      {0, -2, pi},
+      {-0.0, -2, -pi},
+      {0, 2, 0},
+      {-0.0, 2, -0.0},
+      {-2, 0, -pi / 2},
+      {2, -0.0, pi / 2},
+      {2, -INF, pi},
+      {-2, -INF, -pi},
+      {2, INF, 0},
+      {-2, INF, -0.0},
+      {INF, 2, pi / 2},
+      {-INF, 2, -pi / 2},
+      {INF, INF, pi / 4},
+      {INF, -INF, 3 * pi / 4},
+      {-INF, INF, -pi / 4},
+      {NAN_, 1, NAN_},
+      {1, NAN_, NAN_},
+      {NAN_, INF, NAN_},
+      {0x1p-140, 1, 0x1p-140},
+      {1, 1, pi / 4},
+  };
+  const Power length[] = {
+      {3, -4, 5},
+      {INF, NAN_, INF},
+      {NAN_, -INF, INF},
+      {NAN_, 1, NAN_},
+      {0, -0.0, 0},
+      {-0.0, -0.0, 0},
+      {0x1p-149, 0, 0x1p-149},
+      {0x1.8p126, 0x1p127, 0x1.4p127},
+      {-2, 0, 2},
+      {1, NAN_, NAN_},
+      {0x1.8p-140, 0x1p-139, 0x1.4p-139},
+      {-INF, 3, INF},
+  };
+  for (size_t k = 0; k < sizeof angle / sizeof angle[0]; k++) {
+    const Power *p = &angle[k];
+    double got = fm_atan2_f64(p->x, p->y);
+    check_msg(same64(got, p->z), "atan2(%g, %g) is %g, not %g", p->x, p->y, got, p->z);
+    got = (double)fm_atan2_f32((float)p->x, (float)p->y);
+    check_msg(same64(got, (double)(float)p->z), "atan2(%g, %g) f32 is %g, not %g", p->x, p->y, got,
+              p->z);
+  }
+  for (size_t k = 0; k < sizeof length / sizeof length[0]; k++) {
+    const Power *p = &length[k];
+    double got = fm_hypot_f64(p->x, p->y);
+    check_msg(same64(got, p->z), "hypot(%g, %g) is %g, not %g", p->x, p->y, got, p->z);
+    got = (double)fm_hypot_f32((float)p->x, (float)p->y);
+    check_msg(same64(got, p->z), "hypot(%g, %g) f32 is %g, not %g", p->x, p->y, got, p->z);
+  }
+}
+
 /* ---- the functions with a formula, and derivatives, against the formula in long double */
 
 static long double sigmoid_l(long double x) {
@@ -664,6 +796,7 @@ int main(int argc, char **argv) {
   TEST(t_special(), "special values are those of Annex F");
   TEST(t_grad_limits(), "derivatives vanish at minus infinity");
   TEST(t_pow(), "special values of pow are those of Annex F");
+  TEST(t_angles(), "special values of atan2 and hypot are those of Annex F");
   TEST(t_formula("silu"), "silu is near its formula");
   TEST(t_formula("gelu"), "gelu is near its formula");
   TEST(t_gelu(), "gelu keeps its relative bounds");
@@ -675,10 +808,15 @@ int main(int argc, char **argv) {
     snprintf(title, sizeof title, "%s has the same bits in every expansion", functions[i].name);
     TEST(t_expansions(&functions[i]), title);
   }
-  TEST(t_pow_expansions(), "pow has the same bits in every expansion");
+  for (int i = 0; i < OF_TWO; i++) {
+    char title[80];
+    const FnOfTwo *f = &functions_of_two[i];
+    snprintf(title, sizeof title, "%s has the same bits in every expansion", f->name);
+    TEST(t_expansions_of_two(f), title);
+  }
   TEST(t_normal_expansions(), "normal has the same bits in every expansion");
   TEST(t_axpy(), "arrays of FMA round each element once");
-  for (int i = 0; i < FUNCTIONS + 2; i++) {
+  for (int i = 0; i < FUNCTIONS + OF_TWO + 1; i++) {
     char title[80];
     snprintf(title, sizeof title, "%s has the bits of every release", name_of(i));
     TEST(t_bits(i), title);

@@ -1,5 +1,6 @@
 /* Elementwise kernels against scalar formulas, over all dtypes and random layouts. */
 #include "ref-naive.h"
+#include "runtime/domain.h"
 #include "runtime/fmath.h"
 #include "runtime/reference/ref.h"
 #include "runtime/reference/ref_elem.h"
@@ -168,6 +169,8 @@ static double bin64(RefBin f, double x, double y) {
   case RB_FLOORDIV: return floordiv64(x, y);
   case RB_MOD: return mod64(x, y);
   case RB_POW: return fm_pow_f64(x, y);
+  case RB_ATAN2: return fm_atan2_f64(x, y);
+  case RB_HYPOT: return fm_hypot_f64(x, y);
   default: return extreme(f == RB_MAX, x, y);
   }
 }
@@ -180,6 +183,8 @@ static float bin32(RefBin f, float x, float y) {
   case RB_FLOORDIV: return floordiv32(x, y);
   case RB_MOD: return mod32(x, y);
   case RB_POW: return fm_pow_f32(x, y);
+  case RB_ATAN2: return fm_atan2_f32(x, y);
+  case RB_HYPOT: return fm_hypot_f32(x, y);
   default: return (float)extreme(f == RB_MAX, (double)x, (double)y);
   }
 }
@@ -225,7 +230,7 @@ static void t_binary(RefBin f) {
     int64_t dim[CKL_MAX_RANK];
     int rank = draw_shape(4, dim);
     bool test = f >= RB_EQ && f <= RB_GE, logic = f == RB_AND || f == RB_OR;
-    bool defined = logic ? dt == DT_BOOL : f == RB_DIV ? dt_float(dt) : true;
+    bool defined = logic ? dt == DT_BOOL : elem_bin[f].domain != DOM_FLOAT || dt_float(dt);
     if (dt == DT_BOOL && !logic && f != RB_EQ && f != RB_NE) defined = false;
     Tensor *x = draw_tensor(dt, rank, dim, WILD), *y = draw_tensor(dt, rank, dim, WILD);
     bool fails = f == RB_FLOORDIV || f == RB_MOD || f == RB_POW;
