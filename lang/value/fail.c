@@ -75,6 +75,13 @@ const char *fail_source_text(Session *s, Span at, const char *other) {
   return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
 }
 
+const char *fail_library_text(Session *s, Span at) {
+  const Source *f = src_get(&s->sources, at.file);
+  if (!f->file || !embedded(s, at) || at.lo >= at.hi || at.hi > f->length) return NULL;
+  if (memchr(f->text + at.lo, '\n', at.hi - at.lo)) return NULL;
+  return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
+}
+
 Diag *fail_report(Session *s, ErrCode code, Span at, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
