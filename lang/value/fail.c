@@ -60,12 +60,6 @@ static Frame *settle_place(Session *s, Diag *d) {
   return f;
 }
 
-const char *fail_library_text(Session *s, Span at) {
-  const Source *f = src_get(&s->sources, at.file);
-  if (!embedded(s, at) || at.lo >= at.hi || at.hi > f->length) return NULL;
-  return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
-}
-
 const char *fail_source_text(Session *s, Span at, const char *other) {
   const Source *f = src_get(&s->sources, at.file);
   if (!f->file || embedded(s, at)) return other;
