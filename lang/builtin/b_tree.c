@@ -146,9 +146,36 @@ static Value path_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return v[0];
 }
 
+/* `check`: whether there is a part of which it does not know what it is. */
+static bool holds_unknown(Value v) {
+  stack_check();
+  if (v.tag == V_UNKNOWN) return true;
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; items && i < n; i++)
+    if (holds_unknown(items[i])) return true;
+  return false;
+}
+
+/* `check`: as if each part that it does not know were a tensor. */
+static void made_up_paths(Session *s, Texts *t, Value v, const char *path) {
+  stack_check();
+  size_t n;
+  if (!value_items(v, &n)) {
+    path_leaf(s, t, 1, &v, path);
+    return;
+  }
+  for (size_t i = 0; i < n; i++)
+    made_up_paths(s, t, value_items(v, &n)[i], value_part_path(s, path, v, i));
+}
+
 BUILTIN_FN(bi_paths) {
   Texts t = {0};
-  tree_map(s, 1, &c->v[0], path_leaf, &t, c->at);
+  if (c->v[0].tag == V_UNKNOWN) return c->v[0];
+  if (s->abstract && holds_unknown(c->v[0]))
+    made_up_paths(s, &t, c->v[0], "");
+  else
+    tree_map(s, 1, &c->v[0], path_leaf, &t, c->at);
   return v_list(s, V_LIST, t.count, t.items);
 }
 
