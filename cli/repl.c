@@ -217,7 +217,7 @@ static size_t shown_type(Repl *r, const ckl_value *v, const char **type) {
   size_t n = 0;
   *type = at ? at + 3 : text ? text : "";
   while ((*type)[n] && (*type)[n] != '\n' && strncmp(*type + n, "  ", 2) &&
-         strncmp(*type + n, " = ", 3))
+         (strncmp(*type + n, " =", 2) != 0 || !strchr(" \n", (*type)[n + 2])))
     n++;
   return n;
 }

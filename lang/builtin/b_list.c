@@ -28,6 +28,11 @@
 /* ---- making and changing */
 
 BUILTIN_FN(bi_list) {
+  bool one = c->rest_n == 1 && (c->rest[0].tag == V_RANGE || c->rest[0].tag == V_SEQ);
+  if (one) /* nobody wants a list with a range in it */
+    fail_help(s, ERR_WANT_LIST, c->rest_spans[0], "`[e for e in xs]` lists its elements",
+              "`list(a, b)` is a list of these values, and here of one %s",
+              c->rest[0].tag == V_RANGE ? "range" : "sequence");
   return v_list(s, V_LIST, c->rest_n, c->rest);
 }
 

@@ -244,6 +244,8 @@ BUILTIN_FN(bi_print) {
 void effect_assert(Session *s, Value cond, const Value *left, const Value *right, Span at) {
   Template t;
   template_init(&t, s);
+  const char *library = fail_library_text(s, at);
+  if (library) buf_printf(&t.plain, "`%s`%s", library, left && right ? ", " : "");
   if (left && right) {
     buf_puts(&t.plain, "the left side is ");
     put(&t, *left, NULL, at, true, false);

@@ -542,6 +542,17 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
   return op_reshape(s, v, t.rank - 1, rest, at);
 }
 
+/* Whether v stretches to the shape t (rule 29). */
+static bool stretches_to(Session *s, Value v, const Type *t) {
+  if (!v_is_tensor(v)) return true;
+  Type vt = op_type_of(s, v);
+  for (int i = 0; i < vt.rank && vt.rank <= t->rank; i++) {
+    Dim d = vt.dim[i];
+    if (d != t->dim[i + t->rank - vt.rank] && d != dim_const(op_dims_of(s), 1)) return false;
+  }
+  return vt.rank <= t->rank;
+}
+
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
   if (x.tag == V_UNKNOWN || v.tag == V_UNKNOWN) return x;
   if (!v_is_tensor(x))
@@ -551,10 +562,11 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   Type t = op_type_of(s, x);
   DimTab *dt = op_dims_of(s);
   if (op == AST_MATMUL) fail_at(s, ERR_ASSIGN, at, "`@=` does not work on a part of a tensor");
-  /* x[mask] = v is where(mask, v, x) */
+  /* x[mask] = v is where(mask, v, x), unless v is of the elements that the mask picks */
   if (index->count == 1 && ast_is_expr(index->part[0].node)) {
     Value m = index->part[0].v;
-    if (v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL) {
+    if (v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL &&
+        (s->stage || s->abstract || stretches_to(s, v, &t))) {
       Type mt = op_type_of(s, m);
       Value nv = op == AST_NONE ? v : op_binary(s, op, x, v, at, index->node->span, at);
       if (mt.rank < t.rank && mt.rank > 0) { /* the mask covers the leading axes */

@@ -188,6 +188,14 @@ Value op_as_tensor(Session *s, Value x, DType like, Span at) {
   if (x.tag == V_LIST)
     fail_help(s, ERR_WANT_TENSOR, at, "`stack(xs)` makes a tensor of a list of tensors",
               "a tensor is needed here, not a list");
+  const char *help =
+      x.tag == V_RANGE || x.tag == V_SEQ ? "`[e for e in xs]` makes one of its elements"
+      : x.tag == V_DICT                  ? "`values(d)` has the values of a dict"
+      : x.tag == V_STR ? "of a text `max(s, by = ord)`, `len(s)`, `[ord(c) for c in s]`"
+                       : NULL;
+  if (help)
+    fail_help(s, ERR_WANT_TENSOR, at, help, "a tensor is needed here, not %s",
+              value_type_text(s, x));
   fail_at(s, ERR_WANT_TENSOR, at, "a tensor is needed here, not %s", value_type_text(s, x));
 }
 
@@ -553,7 +561,9 @@ Value op_binary(Session *s, AstOp op, Value a, Value b, Span at, Span left, Span
       const char *help = v[i].tag != V_STR ? NULL
                          : op == AST_MUL   ? "`repeat(s, n)` is a text n times"
                          : op == AST_MOD   ? "a hole holds a value and its format: \"{x:.2f}\""
-                                           : NULL;
+                         : known_compares(op)
+                             ? "a text is compared with a text; `float(s)` reads a number"
+                             : NULL;
       if (help)
         fail_help(s, ERR_OPERAND, sp[i], help, "`%s` does not work on %s", ast_op_text(op),
                   value_type_text(s, v[i]));

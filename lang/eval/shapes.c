@@ -55,7 +55,8 @@ Value op_reduce(Session *s, OpCode op, Value x, int n, const int64_t *axes, bool
   return op_reshape(s, r, t.rank, d, at);
 }
 
-static const char keeps_different[] = "`list(a, b)` keeps values of different types";
+static const char keeps_different[] =
+    "a list keeps different ones: `list(a, b)`, in a loop `xs .= push(e)`";
 
 Value op_stack(Session *s, size_t n, const Value *items, int axis, Span at) {
   stack_check();

@@ -217,7 +217,9 @@ Value *dict_need(Session *s, const Dict *d, Value key, Span at) {
   for (size_t i = 0; i < d->used && *near.name; i++)
     if (d->keys[i].tag == V_STR) near_try(&near, d->keys[i].u.str->s);
   if (!d->count)
-    fail_at(s, ERR_KEY_NONE, at, "no key %s: the dict is empty", dict_key_text(s, key));
+    fail_help(s, ERR_KEY_NONE, at,
+              "a new key is assigned: `d[k] = get(d, k, otherwise = 0) + 1`, `d[k] = e`",
+              "no key %s: the dict is empty", dict_key_text(s, key));
   fail_help(s, ERR_KEY_NONE, at,
             near.found ? fail_text(s, "did you mean \"%s\"?", near.found)
                        : "`get(d, key, otherwise = ..)` gives something else, `key in d` asks",
