@@ -55,7 +55,7 @@ terminal 'also in the next session' '> ' '\20\20\r' 'go 0' '' 'go 1' '' '> ' ':q
 terminal 'Tab completes fields, methods and functions behind a dot' '> ' 'use nn\r' '> ' 'let net = nn.Lin\t(3, 4)\r' 'net : Linear' \
   'net.nou\t\r' '4' 'shape(net.forw\t(ones([5, 3])))\r' '(5, 4)' 'net.w.resh\t([6, 2]).shape()\r' '(6, 2)' '' '> ' ':quit\r'
 terminal 'and lists them where several fit' '> ' 'use nn\r' '> ' 'let r = (one = 1, net = nn.Linear(3, 4), tail = 2)\r' 'r : ' \
-  'r.t\t + 40\r' '42' 'r.net.n\t' 'nin  nout' 'o\t\r' '4' 'nn.\t' 'BatchNorm  Conv2d' '\25:quit\r'
+  'r.t\t + 40\r' '42' 'r.net.n\t' 'nin  nout' 'o\t\r' '4' 'nn.\t' 'BatchNorm  Bilinear' '\25:quit\r'
 terminal 'Tab completes commands' '> ' ':\t' 'help  load' 'qu\t\r'
 mkdir -p folder
 cp lines.ckl folder/more.ckl
