@@ -802,6 +802,7 @@ static Run run_of(const Graph *g, uint32_t node, RunCtx *c, Tensor **in, Tensor 
            .at = at};
   r.ref.mem = c->mem;
   r.ref.interrupt = c->interrupt;
+  r.ref.pool = c->pool;
   r.ref.err.kind = REF_OK;
   r.dev = n->result_count ? (Device)g->types[n->result0].dev : DEV_CPU;
   return r;
@@ -1027,6 +1028,7 @@ bool gr_run_op(RunCtx *c, const DimTab *dims, OpCode op, const Attr *attrs, int 
            .e = e};
   r.ref.mem = m;
   r.ref.interrupt = c->interrupt;
+  r.ref.pool = c->pool;
   r.ref.err.kind = REF_OK;
   if (ok) {
     r.dev = (Device)result[0].dev;

@@ -3,6 +3,7 @@
 #define CKL_GRAPH_RUN_H
 
 #include "graph/ir.h"
+#include "runtime/pool.h"
 
 typedef struct RunCtx {
   Mem *mem;
@@ -29,6 +30,7 @@ typedef struct RunCtx {
    * input; it sets the entry to NULL then. An entry NULL: the input is borrowed. References that
    * the run leaves, however it ends, belong to the caller. NULL: all inputs are borrowed. */
   Tensor **owned;
+  Pool *pool; /* threads of kernels of the reference evaluator; NULL: the caller alone */
 } RunCtx;
 /* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
  * Dead values are released at their last use. On failure `out` gets nothing; e->operand is the node

@@ -679,6 +679,10 @@ int eng_threads(const Engine *g) {
   return pool_threads(g->pool);
 }
 
+Pool *eng_pool(const Engine *g) {
+  return g->pool;
+}
+
 void eng_awake(Engine *g, bool on) {
   if (on == g->awake) return;
   g->awake = on;

@@ -7,6 +7,7 @@
 #ifndef CKL_JIT_ENGINE_ENGINE_H
 #define CKL_JIT_ENGINE_ENGINE_H
 
+#include "runtime/pool.h"
 #include "jit/engine/target.h"
 #include "jit/loop/loop.h"
 
@@ -75,6 +76,7 @@ bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt);
 int eng_threads(const Engine *g);
+Pool *eng_pool(const Engine *g); /* between kernels anyone may use it */
 /* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at
  * first. */
 void eng_awake(Engine *g, bool on);

@@ -118,6 +118,7 @@ static void start_inner(Exec *x, RunCtx *c) {
   x->inner.owned = NULL;
   x->inner.body = run_body;
   x->inner.body_ud = x;
+  if (jit_engine(x->f->j)) x->inner.pool = eng_pool(jit_engine(x->f->j));
   if (!c->effect) return;
   x->inner.effect = count_effect;
   x->inner.ud = x;

@@ -417,8 +417,12 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
   size_t nin = c->g->input_count, nout = c->g->output_count, nsym = dim_symbol_count(c->g->dims);
   size_t total = g->output_count;
   Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
-  RunCtx ctx = {
-      .mem = &s->mem, .interrupt = &s->kernel.stop, .env = env, .effect = effect_run, .ud = s};
+  RunCtx ctx = {.mem = &s->mem,
+                .interrupt = &s->kernel.stop,
+                .pool = native_pool(s, false),
+                .env = env,
+                .effect = effect_run,
+                .ud = s};
   Value *refs = c->hosts ? host_refs(s, c->hosts, &flat) : NULL;
   if (c->hosts) {
     ctx.effect = host_effect;

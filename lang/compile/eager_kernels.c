@@ -23,7 +23,8 @@ enum {
   KEPT = 512, /* graphs, a power of two; a newer one replaces an older one */
   MOST_OPERANDS = 8,
   MOST_SIZES = 64, /* different sizes in one operation */
-  LARGE = 16384    /* elements, or 1/8 of the multiplications of a contraction */
+  LARGE = 16384,   /* elements, or 1/8 of the multiplications of a contraction */
+  SHARED = 4096    /* elements of matrices whose factorization has threads */
 };
 
 typedef struct Entry {
@@ -230,5 +231,6 @@ bool native_op(Session *s, RunCtx *c, OpCode op, const Attr *attrs, int nattrs, 
     *e = fault;
     return false;
   }
+  if (op_info[op].cls == FACTOR) c->pool = native_pool(s, tn_count(in[0]) >= SHARED);
   return gr_run_op(c, s->dims, op, attrs, nattrs, in, nin, out, nout, e);
 }

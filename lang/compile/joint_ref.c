@@ -240,7 +240,11 @@ Tensor **joint_resave(Session *s, JointRef *j, const int64_t *env, Tensor *const
   Tensor **got = ARENA_ARRAY(&s->scratch, Tensor *, j->joint->saved_count + 1);
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov where = {.span = at};
-  RunCtx c = {.mem = &s->mem, .interrupt = &s->kernel.stop, .env = env, .effect = no_effect};
+  RunCtx c = {.mem = &s->mem,
+              .interrupt = &s->kernel.stop,
+              .pool = native_pool(s, false),
+              .env = env,
+              .effect = no_effect};
   if (!native_run(s, &j->resave_code, g, "a forward", &c, inputs, got, &e, &where))
     fail_gerr(s, at, &e);
   return got;

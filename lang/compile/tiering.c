@@ -146,6 +146,12 @@ static Jit *open_jit(Session *s) {
   return s->jit;
 }
 
+Pool *native_pool(Session *s, bool open) {
+  if (s->config.cpu == CPU_REFERENCE || !(s->jit || open)) return NULL;
+  Engine *g = jit_engine(open_jit(s));
+  return g ? eng_pool(g) : NULL;
+}
+
 double native_clock(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

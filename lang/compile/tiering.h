@@ -42,6 +42,9 @@ int64_t native_room(Session *s);
 void native_must(Session *s, Native **n);
 /* Like native_must, with the plan *f, which is taken over. NULL: it is planned when it runs. */
 void native_planned(Session *s, Native **n, JitFn **f);
+/* The threads of the session, for kernels of the reference evaluator; NULL: its engine is not open,
+ * or opens none. `open`: opens it. */
+Pool *native_pool(Session *s, bool open);
 /* The counts of the session's engine; zeros before it is opened. */
 void native_counts(const Session *s, JitCount *jit, EngCount *eng);
 /* Between the beginning and the end of a call of the API: threads do not sleep while they wait. */

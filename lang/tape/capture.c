@@ -287,6 +287,7 @@ Captured tape_capture(Capture *c, GErr *e, Span *at) {
   }
   RunCtx run = {.mem = &s->mem,
                 .interrupt = &s->kernel.stop,
+                .pool = native_pool(s, false),
                 .env = z.n,
                 .effect = run_effect,
                 .ud = &state,

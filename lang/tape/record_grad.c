@@ -349,6 +349,7 @@ static bool run_node(Run *r, uint32_t i) {
   *r->at = g->provs[n->prov];
   RunCtx c = {.mem = &s->mem,
               .interrupt = &s->kernel.stop,
+              .pool = native_pool(s, false),
               .env = r->env,
               .turn = native_turn,
               .turn_ud = s,
@@ -513,8 +514,12 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
   Session *s = r->s;
   GErr *e = r->e;
   size_t nout = n->out_count, all = nout;
-  RunCtx c = {
-      .mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .effect = effect_run, .ud = s};
+  RunCtx c = {.mem = &s->mem,
+              .interrupt = &s->kernel.stop,
+              .pool = native_pool(s, false),
+              .env = n->env,
+              .effect = effect_run,
+              .ud = s};
   if (n->joint) all = tape_joint(n)->forward->output_count;
   Tensor **out = ARENA_ARRAY(r->temp, Tensor *, all + 1);
   if (n->joint ? !native_run(s, &n->joint->forward, tape_joint(n)->forward, "a backward", &c,

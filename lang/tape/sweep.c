@@ -129,6 +129,7 @@ static Tensor *add(Sweep *w, Tensor *a, Tensor *b, const TapeNode *n) {
   GErr e = {.code = ERR_BUG};
   RunCtx c = {.mem = &s->mem,
               .interrupt = &s->kernel.stop,
+              .pool = native_pool(s, false),
               .anomaly = s->modes.anomaly || n->modes.anomaly};
   if (!native_op(s, &c, OP_ADD, NULL, 0, in, 2, &out, 1, &e)) backward_error(w, n, &e, n->span);
   return out;
@@ -196,8 +197,11 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
                           bool dies, Tensor **dx) {
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {.span = n->span};
-  RunCtx ctx = {
-      .mem = &s->mem, .interrupt = &s->kernel.stop, .env = n->env, .anomaly = s->modes.anomaly};
+  RunCtx ctx = {.mem = &s->mem,
+                .interrupt = &s->kernel.stop,
+                .pool = native_pool(s, false),
+                .env = n->env,
+                .anomaly = s->modes.anomaly};
   size_t nin = n->in_count;
   if (n->joint) {
     ctx.effect = effect_run;

@@ -10,7 +10,7 @@
 #ifndef CKL_RUNTIME_REFERENCE_REF_H
 #define CKL_RUNTIME_REFERENCE_REF_H
 
-#include "runtime/interrupt.h"
+#include "runtime/pool.h"
 #include "runtime/tensor.h"
 
 typedef struct RefErr {
@@ -34,6 +34,7 @@ typedef struct Ref {
   /* 0: the fastest contraction kernels this CPU has; 1: plain C; 2: AVX2, 3: AVX-512 at most (for
    * tests: the bits are the same) */
   int level;
+  Pool *pool; /* threads that long kernels share their work over; NULL: the caller does all */
 } Ref;
 
 typedef enum RefRed { RR_SUM, RR_PROD, RR_MAX, RR_MIN, RR_ANY, RR_ALL } RefRed;

@@ -93,7 +93,7 @@ Tensor *ref_dot(Ref *r, const Tensor *x, const Tensor *y, int compute) {
     if (m == 1) d.xm = sx[b];
     m *= dim[b];
   }
-  Gemm g = {gemm_kind(dt, compute), m, n, k, pack_x, pack_y, store, &d};
+  Gemm g = {gemm_kind(dt, compute), m, n, k, pack_x, pack_y, store, &d, true};
   GemmRoom room = {0};
   bool ok = true;
   for (int64_t left = tn_product(b, dim); left > 0 && ok; left--) {

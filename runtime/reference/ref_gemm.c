@@ -223,82 +223,154 @@ static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
+enum { SHARED = 1 << 22 }; /* multiplications from which on threads pay: 200 us of one core */
+
 typedef struct Tiles {
-  char *a, *b, *acc, *total;
+  Ref *r;
+  const Gemm *g;
+  Pool *pool;
+  char *a, *b, *acc, *total; /* a: one panel for each thread */
   Kernel kern;
   int64_t size, ld;
   int64_t kc; /* rows of a panel of B: the most that a piece of k has */
   bool hardware_flush;
+  int64_t i0, rows, j0, cols, k0, depth; /* the block at hand */
+  bool first;
 } Tiles;
 
-/* acc (+)= A[i0.., k0..] B[k0.., j0..] for one piece of k. */
-static bool piece(Ref *r, const Gemm *g, const Tiles *t, int64_t i0, int64_t rows, int64_t j0,
-                  int64_t cols, int64_t k0, int64_t kc, bool first) {
-  int64_t mr = t->kern.mr, nr = t->kern.nr, even = kc;
-  if (g->kind == GEMM_BF16) even = kc + (kc & 1);
-  for (int64_t j = 0; j < cols; j += nr) {
-    char *to = t->b + j * t->kc * t->size;
-    g->pack_b(g, j0 + j, least(nr, cols - j), k0, kc, nr, to);
-    if (even > kc) memset(to + kc * nr * t->size, 0, (size_t)(nr * t->size));
-    if (g->kind == GEMM_BF16) pair_up((float *)to, even, nr);
+/* f for 0 .. n-1, on the threads there are; false with r->err filled when interrupted. */
+static bool each(const Tiles *t, PoolFn f, int64_t n, int64_t chunk) {
+  if (t->pool) {
+    if (pool_run(t->pool, f, (void *)t, n, chunk, t->r->interrupt)) return true;
+    return !ref_stopped(t->r);
   }
-  for (int64_t i = 0; i < rows; i += mr) {
-    if (ref_stopped(r)) return false;
-    g->pack_a(g, i0 + i, least(mr, rows - i), k0, kc, mr, t->a);
-    if (even > kc) memset(t->a + kc * mr * t->size, 0, (size_t)(mr * t->size));
-    if (g->kind == GEMM_BF16) pair_up((float *)t->a, even, mr);
-    char *c = t->acc + i * t->ld * t->size;
-    unsigned word = t->hardware_flush ? gemm_flush_on() : 0;
-    for (int64_t j = 0; j < cols; j += nr) {
-      t->kern.run(even, t->a, t->b + j * t->kc * t->size, c + j * t->size, t->ld, first);
-    }
-    if (t->hardware_flush) gemm_flush_off(word);
+  for (int64_t i = 0; i < n; i++) {
+    if (ref_stopped(t->r)) return false;
+    f((void *)t, i, i + 1, 0);
   }
   return true;
 }
 
+/* Panels of B. */
+static void pack_panels(void *ud, int64_t lo, int64_t hi, int thread) {
+  const Tiles *t = ud;
+  const Gemm *g = t->g;
+  int64_t nr = t->kern.nr, kc = t->depth, even = kc;
+  (void)thread;
+  if (g->kind == GEMM_BF16) even = kc + (kc & 1);
+  for (int64_t j = lo * nr; j < t->cols && j < hi * nr; j += nr) {
+    char *to = t->b + j * t->kc * t->size;
+    g->pack_b(g, t->j0 + j, least(nr, t->cols - j), t->k0, kc, nr, to);
+    if (even > kc) memset(to + kc * nr * t->size, 0, (size_t)(nr * t->size));
+    if (g->kind == GEMM_BF16) pair_up((float *)to, even, nr);
+  }
+}
+
+/* Rows of C by panels of A. */
+static void compute_rows(void *ud, int64_t lo, int64_t hi, int thread) {
+  const Tiles *t = ud;
+  const Gemm *g = t->g;
+  int64_t mr = t->kern.mr, nr = t->kern.nr, kc = t->depth, even = kc;
+  char *a = t->a + thread * mr * t->kc * t->size;
+  if (g->kind == GEMM_BF16) even = kc + (kc & 1);
+  for (int64_t i = lo * mr; i < t->rows && i < hi * mr; i += mr) {
+    g->pack_a(g, t->i0 + i, least(mr, t->rows - i), t->k0, kc, mr, a);
+    if (even > kc) memset(a + kc * mr * t->size, 0, (size_t)(mr * t->size));
+    if (g->kind == GEMM_BF16) pair_up((float *)a, even, mr);
+    char *c = t->acc + i * t->ld * t->size;
+    unsigned word = t->hardware_flush ? gemm_flush_on() : 0;
+    for (int64_t j = 0; j < t->cols; j += nr)
+      t->kern.run(even, a, t->b + j * t->kc * t->size, c + j * t->size, t->ld, t->first);
+    if (t->hardware_flush) gemm_flush_off(word);
+  }
+}
+
+static void store_rows(void *ud, int64_t lo, int64_t hi, int thread) {
+  const Tiles *t = ud;
+  (void)thread;
+  for (int64_t i = lo; i < hi; i++)
+    t->g->store(t->g, t->i0 + i, t->j0, t->cols, t->total + i * t->ld * t->size);
+}
+
+/* acc (+)= A[i0.., k0..] B[k0.., j0..] for one piece of k. */
+static bool piece(Tiles *t, int64_t k0, int64_t depth, bool first) {
+  t->k0 = k0;
+  t->depth = depth;
+  t->first = first;
+  return each(t, pack_panels, (t->cols + t->kern.nr - 1) / t->kern.nr, 2) &&
+         each(t, compute_rows, (t->rows + t->kern.mr - 1) / t->kern.mr, 4);
+}
+
+/* Room for tiles of a product; they get their places if t->a has one. */
+static size_t layout(Tiles *t, int64_t m, int64_t n, int64_t k, int threads, int64_t *acc) {
+  int64_t mr = t->kern.mr, nr = t->kern.nr;
+  t->ld = round_up(least(n, NC), nr);
+  t->kc = round_up(least(k < 1 ? 1 : k, KC), 16); /* keeps panels aligned */
+  *acc = round_up(least(m, MM), mr) * t->ld * t->size;
+  int64_t b = t->ld * t->kc * t->size, a = mr * t->kc * t->size * threads;
+  if (t->a) {
+    t->b = t->a + a;
+    t->acc = t->b + b;
+    t->total = k > BLOCK ? t->acc + *acc : t->acc;
+  }
+  return (size_t)(a + b + *acc * (k > BLOCK ? 2 : 1) + 64);
+}
+
+static Tiles tiles_of(Ref *r, GemmKind kind) {
+  Tiles t = {.r = r, .kern = choose(r, kind)};
+  t.hardware_flush = kind == GEMM_BF16 && t.kern.run != micro_bf16;
+  t.size = kind == GEMM_F64 || kind == GEMM_INT ? 8 : 4;
+  return t;
+}
+
+static bool make_room(Ref *r, GemmRoom *room, size_t bytes) {
+  if (room->bytes >= bytes) return true;
+  gemm_close(r, room);
+  room->data = ref_scratch(r, bytes);
+  if (room->data) room->bytes = bytes;
+  return room->data != NULL;
+}
+
+bool gemm_reserve(Ref *r, GemmRoom *room, GemmKind kind, int64_t m, int64_t n, int64_t k) {
+  Tiles t = tiles_of(r, kind);
+  int64_t acc;
+  return make_room(r, room, layout(&t, m, n, k, 1, &acc));
+}
+
 bool gemm_run(Ref *r, GemmRoom *room, const Gemm *g) {
   if (g->m <= 0 || g->n <= 0) return true;
-  Tiles t = {.kern = choose(r, g->kind)};
-  t.hardware_flush = g->kind == GEMM_BF16 && t.kern.run != micro_bf16;
-  t.size = g->kind == GEMM_F64 || g->kind == GEMM_INT ? 8 : 4;
-  int64_t mr = t.kern.mr, nr = t.kern.nr;
-  int64_t rows_most = round_up(least(g->m, MM), mr);
-  t.ld = round_up(least(g->n, NC), nr);
-  t.kc = round_up(least(g->k < 1 ? 1 : g->k, KC), 16); /* keeps panels aligned */
-  int64_t acc = rows_most * t.ld * t.size, b = t.ld * t.kc * t.size, a = mr * t.kc * t.size;
+  Tiles t = tiles_of(r, g->kind);
+  int64_t acc;
   bool several = g->k > BLOCK;
-  size_t bytes = (size_t)(a + b + acc * (several ? 2 : 1) + 64);
-  if (room->bytes < bytes) {
-    gemm_close(r, room);
-    room->data = ref_scratch(r, bytes);
-    if (!room->data) return false;
-    room->bytes = bytes;
-  }
+  t.g = g;
+  if (g->shared && r->pool && g->k > 0 && g->m > SHARED / g->k / g->n) t.pool = r->pool;
+  int threads = t.pool ? pool_threads(t.pool) : 1;
+  if (!make_room(r, room, layout(&t, g->m, g->n, g->k, threads, &acc))) return false;
   t.a = (char *)(((uintptr_t)room->data + 63) & ~(uintptr_t)63);
-  t.b = t.a + a;
-  t.acc = t.b + b;
-  t.total = several ? t.acc + acc : t.acc;
+  layout(&t, g->m, g->n, g->k, threads, &acc);
 
   for (int64_t i0 = 0; i0 < g->m; i0 += MM) {
-    int64_t rows = least(MM, g->m - i0);
+    t.i0 = i0;
+    t.rows = least(MM, g->m - i0);
     for (int64_t j0 = 0; j0 < g->n; j0 += NC) {
-      int64_t cols = least(NC, g->n - j0);
+      t.j0 = j0;
+      t.cols = least(NC, g->n - j0);
       if (g->k <= 0) memset(t.acc, 0, (size_t)acc);
       for (int64_t k = 0; k < g->k; k += BLOCK) {
         int64_t end = least(k + BLOCK, g->k);
-        for (int64_t k0 = k; k0 < end; k0 += KC) {
-          if (!piece(r, g, &t, i0, rows, j0, cols, k0, least(KC, end - k0), k0 == k)) return false;
-        }
+        for (int64_t k0 = k; k0 < end; k0 += KC)
+          if (!piece(&t, k0, least(KC, end - k0), k0 == k)) return false;
         if (!several) continue;
-        int64_t n = rows * t.ld;
+        int64_t n = t.rows * t.ld;
         if (k == 0)
           memcpy(t.total, t.acc, (size_t)(n * t.size));
         else
           add_block(g->kind, n, t.total, t.acc);
       }
-      for (int64_t i = 0; i < rows; i++) {
-        g->store(g, i0 + i, j0, cols, t.total + i * t.ld * t.size);
+      if (t.pool) {
+        if (!each(&t, store_rows, t.rows, 16)) return false;
+      } else {
+        store_rows(&t, 0, t.rows, 0);
       }
     }
   }

@@ -31,6 +31,7 @@ struct Gemm {
   GemmPack *pack_a, *pack_b;
   GemmStore *store;
   void *ud;
+  bool shared; /* these functions may run on all threads of r->pool, for different rows */
 };
 
 /* Work memory kept between calls; {0} at first. */
@@ -39,6 +40,9 @@ typedef struct GemmRoom {
   size_t bytes;
 } GemmRoom;
 
+/* Makes the room for all products of at most m, n, k; then gemm_run allocates nothing, and has no
+ * threads. */
+bool gemm_reserve(Ref *r, GemmRoom *room, GemmKind kind, int64_t m, int64_t n, int64_t k);
 /* False with r->err filled when out of memory or interrupted. */
 bool gemm_run(Ref *r, GemmRoom *room, const Gemm *g);
 void gemm_close(Ref *r, GemmRoom *room);

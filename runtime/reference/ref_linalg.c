@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAF = 16, WIDE = 32, STRIPE = 128, PANEL = 32, STRIP = 64 };
+enum { LEAF = 16, WIDE = 32, FEW = 4, STRIPE = 128, PANEL = 32, STRIP = 64 };
 /* How many rotations of n rows are put down before they are done. */
 #define TURNS(n) (16 * (n) + 16)
 
@@ -31,6 +31,19 @@ typedef struct Work {
 typedef struct Triangle {
   bool upper, unit; /* unit: ones stand for the diagonal */
 } Triangle;
+
+/* f for 0 .. n-1, on all threads if that pays; `work`: multiplications. False with r->err filled
+ * when interrupted. */
+static bool share(const Work *w, PoolFn f, void *ud, int64_t n, int64_t work) {
+  enum { SHARE = 1 << 20 }; /* 300 us of one core: threads may have to wait for one */
+  Pool *pool = w->r->pool;
+  if (!pool || work < SHARE) {
+    f(ud, 0, n, 0);
+    return true;
+  }
+  int64_t threads = pool_threads(pool), chunk = (n + threads - 1) / threads;
+  return pool_run(pool, f, ud, n, chunk < 1 ? 1 : chunk, w->r->interrupt) || !ref_stopped(w->r);
+}
 
 /* Numbers of work memory for reflections of length `length` that are applied to `rows` rows. */
 static int64_t panel_room(int64_t length, int64_t rows) {
@@ -112,7 +125,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 
 /* ---- matrices of a batch */
 
-/* Goes through the matrices of tensors whose batch axes are equal. */
+/* A place among the matrices of tensors whose batch axes are equal. */
 typedef struct Batch {
   int rank; /* batch axes */
   const int64_t *dim;
@@ -124,6 +137,15 @@ static Batch batch_of(const Tensor *x) {
   Batch b = {.rank = x->rank - 2, .dim = x->dim};
   b.count = tn_product(b.rank, b.dim);
   return b;
+}
+
+/* Goes to a matrix. */
+static void batch_go(Batch *b, int64_t number) {
+  b->number = number;
+  for (int k = b->rank - 1; k >= 0; k--) {
+    b->at[k] = number % b->dim[k];
+    number /= b->dim[k];
+  }
 }
 
 static void batch_next(Batch *b) {
@@ -176,91 +198,189 @@ static void load_rows(const Kind *k, const Tensor *x, const char *src, int64_t m
     load_line(k, src + (rows ? rows[i] : i) * by, step, n, to + (size_t)(i * n) * k->size);
 }
 
-/* Room for n numbers of f64 and more; NULL with r->err filled. */
-static void *work_room(Ref *r, int64_t m, int64_t n, size_t *bytes) {
-  if (n > 0 && m > INT64_MAX / 64 / n) return ref_nomem(r);
-  *bytes = (size_t)(m * n) * 8 + 64;
-  return ref_scratch(r, *bytes);
+/* ---- the matrices of a batch, shared over threads */
+
+/* What is done with each matrix. Rooms count numbers of the computing type; each part is rounded up
+ * to whole cache lines. */
+typedef struct Job Job;
+struct Job {
+  /* One matrix, with `room` for it. False with w->r->err filled. */
+  bool (*one)(const Job *j, Work *w, const Batch *b, char *const *room);
+  Kind k;
+  const Tensor *x, *y, *perm;
+  Tensor *out[3];
+  int64_t m, n, count;
+  bool flag, other;
+  int64_t room[4]; /* numbers of f64 in each part */
+  int64_t side;    /* the most rows and columns of its contractions */
+  double work;     /* multiplications */
+};
+
+enum { PARTS = 4, SHARED = 1 << 18 }; /* multiplications from which on threads pay */
+
+typedef struct Worker {
+  Ref ref;
+  Work w;
+  char *room[PARTS];
+  int64_t failed; /* the first matrix that failed, or the number of all */
+} Worker;
+
+typedef struct Crew {
+  const Job *job;
+  const Tensor *like;
+  Worker *worker;
+} Crew;
+
+static void some_matrices(void *ud, int64_t lo, int64_t hi, int thread) {
+  const Crew *c = ud;
+  Worker *x = &c->worker[thread];
+  Batch b = batch_of(c->like);
+  batch_go(&b, lo);
+  for (; b.number < hi && b.number < x->failed; batch_next(&b))
+    if (!c->job->one(c->job, &x->w, &b, x->room)) x->failed = b.number;
 }
 
-static void *fail_matrix(Ref *r, int kind, const Batch *b, const char *text, int64_t at) {
-  return ref_fail_at(r, kind, b->rank, b->dim, b->number, " of the batch", text, (long long)at);
+/* Does the job for each matrix of `like`; the first that fails decides the error. A batch of small
+ * ones has a thread for each, a large one has all threads for its contractions. */
+static bool each_matrix(Ref *r, const Job *j, const Tensor *like) {
+  int64_t count = batch_of(like).count;
+  if (count == 0) return true;
+  bool shared = r->pool && count > 1 && j->work * (double)count > SHARED && j->work < 1e8;
+  int threads = shared ? pool_threads(r->pool) : 1;
+  size_t part[PARTS], each = 0, head = ((size_t)threads * sizeof(Worker) + 63) & ~(size_t)63;
+  for (int i = 0; i < PARTS; i++) {
+    if (j->room[i] > INT64_MAX / 1024) return ref_nomem(r) != NULL;
+    part[i] = ((size_t)j->room[i] * 8 + 63) & ~(size_t)63;
+    each += part[i];
+  }
+  size_t bytes = head + (size_t)threads * each;
+  char *all = ref_scratch(r, bytes), *at = all;
+  if (!all) return false;
+  Crew c = {j, like, (Worker *)(void *)all};
+  bool ok = true;
+  at += head;
+  for (int i = 0; i < threads; i++) {
+    Worker *x = &c.worker[i];
+    *x = (Worker){.ref = *r, .failed = count};
+    x->ref.pool = shared ? NULL : r->pool;
+    x->w = (Work){.r = &x->ref, .level = gemm_level(r)};
+    for (int k = 0; k < PARTS; at += part[k++]) x->room[k] = at;
+    if (shared && j->side > 0 && ok) /* threads allocate nothing */
+      ok = gemm_reserve(r, &x->w.room, j->k.wide ? GEMM_F64 : GEMM_F32, j->side, j->side, j->side);
+  }
+  if (ok && shared) {
+    int64_t chunk = count / (8 * threads);
+    ok = pool_run(r->pool, some_matrices, &c, count, chunk < 1 ? 1 : chunk, r->interrupt);
+    if (!ok) ref_stopped(r);
+  } else if (ok) {
+    some_matrices(&c, 0, count, 0);
+  }
+  const Worker *first = &c.worker[0];
+  for (int i = 0; i < threads; i++) {
+    if (c.worker[i].failed < first->failed) first = &c.worker[i];
+    gemm_close(r, &c.worker[i].w.room);
+  }
+  if (ok && first->failed < count) {
+    r->err = first->ref.err;
+    ok = false;
+  }
+  ref_scratch_free(r, all, bytes);
+  return ok;
+}
+
+/* Numbers of a matrix; too many for any memory if that overflows. */
+static int64_t area(int64_t m, int64_t n) {
+  return n > 0 && m > INT64_MAX / 1024 / n ? INT64_MAX : m * n + 8;
+}
+
+static char *out_at(const Job *j, int i, int64_t number, int64_t each) {
+  return (char *)tn_data(j->out[i]) + number * each * (int64_t)dt_size(j->out[i]->dtype);
+}
+
+static bool fail_matrix(Work *w, int kind, const Batch *b, const char *text, int64_t at) {
+  ref_fail_at(w->r, kind, b->rank, b->dim, b->number, " of the batch", text, (long long)at);
+  return false;
+}
+
+/* Gives the results of a job that has been done, or none of them. */
+static bool give(Job *j, bool ok, int n, Tensor **const *out) {
+  for (int i = 0; i < n; i++) {
+    if (!ok) tn_unref(j->out[i]);
+    *out[i] = ok ? j->out[i] : NULL;
+  }
+  return ok;
+}
+
+/* ---- Cholesky and LU */
+
+static bool one_cholesky(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n, step = n * (int64_t)dt_size(k->dt);
+  char *a = room[0], *to = out_at(j, 0, b->number, n * n);
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
+  k->wide ? symmetric_f64(n, (double *)a) : symmetric_f32(n, (float *)a);
+  int64_t done = k->wide ? cholesky_f64(w, n, (double *)a, n) : cholesky_f32(w, n, (float *)a, n);
+  if (done >= 0 && done < n)
+    return fail_matrix(w, REF_POSITIVE, b,
+                       "the matrix is not positive definite: its leading minor of order %lld is "
+                       "not positive",
+                       done + 1);
+  for (int64_t i = 0; done == n && i < n; i++, to += step) {
+    char *row = a + (size_t)(i * n) * k->size;
+    memset(row + (size_t)(i + 1) * k->size, 0, (size_t)(n - 1 - i) * k->size);
+    store_line(k, row, n, to);
+  }
+  return done == n && !ref_stopped(w->r);
 }
 
 Tensor *ref_cholesky(Ref *r, const Tensor *x) {
-  Kind k = kind_of(x->dtype);
-  int64_t n = x->dim[x->rank - 1], step = n * (int64_t)dt_size(x->dtype);
-  Work w = {.r = r};
-  size_t bytes = 0;
-  Tensor *out = ref_new(r, x->store->dev, x->dtype, x->rank, x->dim);
-  char *a = out ? work_room(r, n, n, &bytes) : NULL, *to = out ? tn_data(out) : NULL;
-  bool ok = a != NULL;
-  Batch b = batch_of(x);
-  for (; ok && b.number < b.count && n > 0; batch_next(&b)) {
-    load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
-    k.wide ? symmetric_f64(n, (double *)a) : symmetric_f32(n, (float *)a);
-    int64_t done =
-        k.wide ? cholesky_f64(&w, n, (double *)a, n) : cholesky_f32(&w, n, (float *)a, n);
-    ok = done == n;
-    if (ok && ((b.number & 255) == 255)) ok = !ref_stopped(r);
-    if (done >= 0 && done < n)
-      fail_matrix(r, REF_POSITIVE, &b,
-                  "the matrix is not positive definite: its leading minor of order %lld is not "
-                  "positive",
-                  done + 1);
-    for (int64_t i = 0; ok && i < n; i++, to += step) {
-      char *row = a + (size_t)(i * n) * k.size;
-      memset(row + (size_t)(i + 1) * k.size, 0, (size_t)(n - 1 - i) * k.size);
-      store_line(&k, row, n, to);
-    }
+  int64_t n = x->dim[x->rank - 1];
+  Job j = {one_cholesky, .k = kind_of(x->dtype), .x = x, .n = n, .side = n > LEAF ? n : 0};
+  j.room[0] = area(n, n);
+  j.work = (double)n * n * (n + 30) / 3;
+  j.out[0] = ref_new(r, x->store->dev, x->dtype, x->rank, x->dim);
+  bool ok = j.out[0] && each_matrix(r, &j, x);
+  return ok ? j.out[0] : ref_drop(j.out[0]);
+}
+
+static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n, step = n * (int64_t)dt_size(k->dt), zero = n, odd = 0;
+  char *a = room[0], *to = out_at(j, 0, b->number, n * n);
+  int64_t *pivot = (int64_t *)(void *)room[1];
+  int64_t *p = (int64_t *)(void *)out_at(j, 1, b->number, n);
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
+  if (!(k->wide ? lu_f64(w, n, n, (double *)a, n, pivot, 0, &zero)
+                : lu_f32(w, n, n, (float *)a, n, pivot, 0, &zero)))
+    return false;
+  if (j->flag && zero < n)
+    return fail_matrix(w, REF_SINGULAR, b,
+                       "the matrix is singular: column %lld depends on those before it", zero);
+  for (int64_t i = 0; i < n; i++) p[i] = i;
+  for (int64_t i = 0; i < n; i++, to += step) {
+    int64_t other = p[i];
+    p[i] = p[pivot[i]];
+    p[pivot[i]] = other;
+    odd += pivot[i] != i;
+    store_line(k, a + (size_t)(i * n) * k->size, n, to);
   }
-  ref_scratch_free(r, a, bytes);
-  gemm_close(r, &w.room);
-  return ok ? out : ref_drop(out);
+  *(int64_t *)(void *)out_at(j, 2, b->number, 1) = odd;
+  return true;
 }
 
 bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps) {
-  Kind k = kind_of(x->dtype);
-  int64_t n = x->dim[x->rank - 1], step = n * (int64_t)dt_size(x->dtype);
-  Work w = {.r = r};
-  size_t bytes = 0, pivot_bytes = (size_t)n * 8 + 8;
+  int64_t n = x->dim[x->rank - 1];
   Device dev = x->store->dev;
-  *lu = ref_new(r, dev, x->dtype, x->rank, x->dim);
-  *perm = *lu ? ref_new(r, dev, DT_I64, x->rank - 1, x->dim) : NULL;
-  *swaps = *perm ? ref_new(r, dev, DT_I64, x->rank - 2, x->dim) : NULL;
-  char *a = *swaps ? work_room(r, n, n, &bytes) : NULL, *to = *lu ? tn_data(*lu) : NULL;
-  int64_t *pivot = a ? ref_scratch(r, pivot_bytes) : NULL;
-  bool ok = pivot != NULL;
-  Batch b = batch_of(x);
-  for (; ok && b.number < b.count; batch_next(&b)) {
-    int64_t zero = n, *p = (int64_t *)tn_data(*perm) + b.number * n, odd = 0;
-    load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
-    ok = k.wide ? lu_f64(&w, n, n, (double *)a, n, pivot, 0, &zero)
-                : lu_f32(&w, n, n, (float *)a, n, pivot, 0, &zero);
-    if (ok && regular && zero < n) {
-      fail_matrix(r, REF_SINGULAR, &b,
-                  "the matrix is singular: column %lld depends on those before it", zero);
-      ok = false;
-    }
-    for (int64_t i = 0; i < n; i++) p[i] = i;
-    for (int64_t i = 0; ok && i < n; i++, to += step) {
-      int64_t other = p[i];
-      p[i] = p[pivot[i]];
-      p[pivot[i]] = other;
-      odd += pivot[i] != i;
-      store_line(&k, a + (size_t)(i * n) * k.size, n, to);
-    }
-    ((int64_t *)tn_data(*swaps))[b.number] = odd;
-  }
-  ref_scratch_free(r, pivot, pivot_bytes);
-  ref_scratch_free(r, a, bytes);
-  gemm_close(r, &w.room);
-  if (ok) return true;
-  tn_unref(*lu);
-  tn_unref(*perm);
-  tn_unref(*swaps);
-  *lu = *perm = *swaps = NULL;
-  return false;
+  Job j = {one_lu, .k = kind_of(x->dtype), .x = x, .n = n, .flag = regular};
+  j.side = n > LEAF ? n : 0;
+  j.room[0] = area(n, n);
+  j.room[1] = area(n, 1);
+  j.work = (double)n * n * (n + 30) / 3;
+  j.out[0] = ref_new(r, dev, x->dtype, x->rank, x->dim);
+  j.out[1] = j.out[0] ? ref_new(r, dev, DT_I64, x->rank - 1, x->dim) : NULL;
+  j.out[2] = j.out[1] ? ref_new(r, dev, DT_I64, x->rank - 2, x->dim) : NULL;
+  bool ok = j.out[2] && each_matrix(r, &j, x);
+  return give(&j, ok, 3, (Tensor * *const[]){lu, perm, swaps});
 }
 
 /* ---- systems */
@@ -274,27 +394,38 @@ static bool solve_triangle(Work *w, const Kind *k, bool upper, bool unit, bool a
                  : triangle_f32(w, &t, n, (const float *)a, ar, ac, (float *)y, m, 1, m);
 }
 
-Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit) {
-  Kind k = kind_of(a->dtype);
+/* A system of matrices a [n, n] with right sides b [n, m]. */
+static Job system_of(const Tensor *a, const Tensor *b) {
   int64_t n = b->dim[b->rank - 2], m = b->dim[b->rank - 1];
-  int64_t step = m * (int64_t)dt_size(b->dtype);
-  Work w = {.r = r};
-  size_t bytes = 0, rhs_bytes = 0;
-  Tensor *out = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
-  char *l = out ? work_room(r, n, n, &bytes) : NULL, *y = l ? work_room(r, n, m, &rhs_bytes) : NULL;
-  char *to = out ? tn_data(out) : NULL;
-  bool ok = y != NULL;
-  for (Batch at = batch_of(b); ok && at.number < at.count && m > 0; batch_next(&at)) {
-    load_rows(&k, a, matrix_at(&at, a), n, n, NULL, l);
-    load_rows(&k, b, matrix_at(&at, b), n, m, NULL, y);
-    ok = solve_triangle(&w, &k, upper, unit, false, n, l, y, m);
-    for (int64_t i = 0; ok && i < n; i++, to += step)
-      store_line(&k, y + (size_t)(i * m) * k.size, m, to);
-  }
-  ref_scratch_free(r, y, rhs_bytes);
-  ref_scratch_free(r, l, bytes);
-  gemm_close(r, &w.room);
-  return ok ? out : ref_drop(out);
+  Job j = {.k = kind_of(a->dtype), .x = a, .y = b, .n = n, .m = m};
+  j.side = n <= LEAF ? 0 : n > m ? n : m;
+  j.room[0] = area(n, n);
+  j.room[1] = area(n, m);
+  j.room[2] = area(n, 1);
+  j.work = (double)n * (n + 30) * (m + 1);
+  return j;
+}
+
+static bool one_triangular(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n, m = j->m, step = m * (int64_t)dt_size(k->dt);
+  char *l = room[0], *y = room[1], *to = out_at(j, 0, b->number, n * m);
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, l);
+  load_rows(k, j->y, matrix_at(b, j->y), n, m, NULL, y);
+  bool ok = solve_triangle(w, k, j->flag, j->other, false, n, l, y, m);
+  for (int64_t i = 0; ok && i < n; i++, to += step)
+    store_line(k, y + (size_t)(i * m) * k->size, m, to);
+  return ok;
+}
+
+Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit) {
+  Job j = system_of(a, b);
+  j.one = one_triangular;
+  j.flag = upper;
+  j.other = unit;
+  j.out[0] = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
+  bool ok = j.out[0] && each_matrix(r, &j, b);
+  return ok ? j.out[0] : ref_drop(j.out[0]);
 }
 
 /* The rows of a permutation; false with r->err filled if it is none of n rows. */
@@ -309,74 +440,33 @@ static bool load_permutation(Ref *r, const Tensor *perm, const char *src, int64_
   return true;
 }
 
+static bool one_solve(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  bool across = j->flag;
+  int64_t n = j->n, m = j->m, step = m * (int64_t)dt_size(k->dt);
+  char *f = room[0], *y = room[1], *to = out_at(j, 0, b->number, n * m);
+  int64_t *rows = (int64_t *)(void *)room[2];
+  if (!load_permutation(w->r, j->perm, matrix_at(b, j->perm), n, rows)) return false;
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, f);
+  load_rows(k, j->y, matrix_at(b, j->y), n, m, across ? NULL : rows, y);
+  bool ok = solve_triangle(w, k, across, !across, across, n, f, y, m) &&
+            solve_triangle(w, k, !across, across, across, n, f, y, m);
+  for (int64_t i = 0; ok && i < n; i++)
+    store_line(k, y + (size_t)(i * m) * k->size, m, to + (across ? rows[i] : i) * step);
+  return ok;
+}
+
 Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across) {
-  Kind k = kind_of(lu->dtype);
-  int64_t n = b->dim[b->rank - 2], m = b->dim[b->rank - 1];
-  int64_t step = m * (int64_t)dt_size(b->dtype);
-  Work w = {.r = r};
-  size_t bytes = 0, rhs_bytes = 0, rows_bytes = (size_t)n * 8 + 8;
-  Tensor *out = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
-  char *f = out ? work_room(r, n, n, &bytes) : NULL, *y = f ? work_room(r, n, m, &rhs_bytes) : NULL;
-  int64_t *rows = y ? ref_scratch(r, rows_bytes) : NULL;
-  char *to = out ? tn_data(out) : NULL;
-  bool ok = rows != NULL;
-  for (Batch at = batch_of(b); ok && at.number < at.count && m > 0; batch_next(&at)) {
-    ok = load_permutation(r, perm, matrix_at(&at, perm), n, rows);
-    if (!ok) break;
-    load_rows(&k, lu, matrix_at(&at, lu), n, n, NULL, f);
-    load_rows(&k, b, matrix_at(&at, b), n, m, across ? NULL : rows, y);
-    ok = solve_triangle(&w, &k, across, !across, across, n, f, y, m) &&
-         solve_triangle(&w, &k, !across, across, across, n, f, y, m);
-    for (int64_t i = 0; ok && i < n; i++)
-      store_line(&k, y + (size_t)(i * m) * k.size, m, to + (across ? rows[i] : i) * step);
-    to += n * step;
-  }
-  ref_scratch_free(r, rows, rows_bytes);
-  ref_scratch_free(r, y, rhs_bytes);
-  ref_scratch_free(r, f, bytes);
-  gemm_close(r, &w.room);
-  return ok ? out : ref_drop(out);
+  Job j = system_of(lu, b);
+  j.one = one_solve;
+  j.perm = perm;
+  j.flag = across;
+  j.out[0] = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
+  bool ok = j.out[0] && each_matrix(r, &j, b);
+  return ok ? j.out[0] : ref_drop(j.out[0]);
 }
 
-bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
-  Kind k = kind_of(x->dtype);
-  int64_t n = x->dim[x->rank - 1], size = (int64_t)dt_size(x->dtype);
-  Work w = {.r = r, .level = gemm_level(r)};
-  size_t bytes = 0, q_bytes = 0, room_bytes = 0;
-  *values = ref_new(r, x->store->dev, x->dtype, x->rank - 1, x->dim);
-  *vectors = *values ? ref_new(r, x->store->dev, x->dtype, x->rank, x->dim) : NULL;
-  char *a = *vectors ? work_room(r, n, n, &bytes) : NULL;
-  char *q = a ? work_room(r, n, n, &q_bytes) : NULL;
-  char *d = q ? work_room(r, 1, eigh_room(n) + 2 * n, &room_bytes) : NULL;
-  bool ok = d != NULL;
-  for (Batch b = batch_of(x); ok && b.number < b.count && n > 0; batch_next(&b)) {
-    char *line = d + (size_t)n * k.size, *room = line + (size_t)n * k.size;
-    char *to = (char *)tn_data(*vectors) + b.number * n * n * size;
-    load_rows(&k, x, matrix_at(&b, x), n, n, NULL, a);
-    ok = k.wide ? eigh_f64(&w, n, (double *)a, (double *)q, (double *)d, (double *)room)
-                : eigh_f32(&w, n, (float *)a, (float *)q, (float *)d, (float *)room);
-    if (!ok && r->err.kind == REF_OK)
-      fail_matrix(r, REF_VALUE, &b, "the eigenvalues of a matrix of %lld rows do not converge", n);
-    if (!ok) break;
-    store_line(&k, d, n, (char *)tn_data(*values) + b.number * n * size);
-    for (int64_t i = 0; i < n; i++, to += n * size) { /* row i of the vectors is column i of q */
-      for (int64_t j = 0; j < n; j++)
-        memcpy(line + (size_t)j * k.size, q + (size_t)(j * n + i) * k.size, k.size);
-      store_line(&k, line, n, to);
-    }
-  }
-  ref_scratch_free(r, d, room_bytes);
-  ref_scratch_free(r, q, q_bytes);
-  ref_scratch_free(r, a, bytes);
-  gemm_close(r, &w.room);
-  if (ok) return true;
-  tn_unref(*values);
-  tn_unref(*vectors);
-  *values = *vectors = NULL;
-  return false;
-}
-
-/* ---- QR and singular values */
+/* ---- eigenvalues, QR and singular values */
 
 /* The matrix at src of x [m, n] into `to`, column after column; with `rows` row after row. */
 static void load_lines(const Kind *k, const Tensor *x, const char *src, bool rows, char *to) {
@@ -408,86 +498,107 @@ static Tensor *new_matrices(Ref *r, const Tensor *x, int64_t m, int64_t n) {
   return ref_new(r, x->store->dev, x->dtype, x->rank, dim);
 }
 
+static bool one_eigh(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n;
+  char *a = room[0], *q = room[1], *d = room[2];
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
+  bool ok = k->wide ? eigh_f64(w, n, (double *)a, (double *)q, (double *)d, (double *)room[3])
+                    : eigh_f32(w, n, (float *)a, (float *)q, (float *)d, (float *)room[3]);
+  if (!ok && w->r->err.kind != REF_OK) return false;
+  if (!ok)
+    return fail_matrix(w, REF_VALUE, b, "the eigenvalues of a matrix of %lld rows do not converge",
+                       n);
+  store_line(k, d, n, out_at(j, 0, b->number, n));
+  store_columns(k, n, n, q, n, a, out_at(j, 1, b->number, n * n));
+  return true;
+}
+
+bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
+  int64_t n = x->dim[x->rank - 1];
+  Job j = {one_eigh, .k = kind_of(x->dtype), .x = x, .n = n, .side = n > PANEL ? n : PANEL};
+  j.room[0] = j.room[1] = area(n, n);
+  j.room[2] = area(n, 1);
+  j.room[3] = area(n, n) == INT64_MAX ? INT64_MAX : eigh_room(n);
+  j.work = 9.0 * (double)n * n * (n + 30);
+  j.out[0] = ref_new(r, x->store->dev, x->dtype, x->rank - 1, x->dim);
+  j.out[1] = j.out[0] ? ref_new(r, x->store->dev, x->dtype, x->rank, x->dim) : NULL;
+  bool ok = j.out[1] && each_matrix(r, &j, x);
+  return give(&j, ok, 2, (Tensor * *const[]){values, vectors});
+}
+
+static bool one_qr(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t m = j->m, n = j->n, count = j->count;
+  char *at = room[0], *c = room[1], *d = room[2], *tau = d + (size_t)count * k->size;
+  load_lines(k, j->x, matrix_at(b, j->x), false, at);
+  if (!(k->wide ? qr_of_f64(w, m, n, (double *)at, (double *)c, (double *)d, (double *)tau,
+                            (double *)room[3])
+                : qr_of_f32(w, m, n, (float *)at, (float *)c, (float *)d, (float *)tau,
+                            (float *)room[3])))
+    return false;
+  store_columns(k, m, count, c, m, room[3], out_at(j, 0, b->number, m * count));
+  store_columns(k, count, n, at, m, room[3], out_at(j, 1, b->number, count * n));
+  return true;
+}
+
 bool ref_qr(Ref *r, const Tensor *x, Tensor **q, Tensor **rest) {
-  Kind k = kind_of(x->dtype);
   int64_t m = x->dim[x->rank - 2], n = x->dim[x->rank - 1], count = m < n ? m : n;
-  int64_t size = (int64_t)dt_size(x->dtype), rows = n > count ? n : count;
-  Work w = {.r = r, .level = gemm_level(r)};
-  size_t bytes = 0, c_bytes = 0, room_bytes = 0;
-  int64_t room_numbers = panel_room(m, rows) + 2 * count + n + 1;
-  *q = new_matrices(r, x, m, count);
-  *rest = *q ? new_matrices(r, x, count, n) : NULL;
-  char *at = *rest ? work_room(r, m, n, &bytes) : NULL;
-  char *c = at ? work_room(r, m, count, &c_bytes) : NULL;
-  char *room = c ? work_room(r, 1, room_numbers, &room_bytes) : NULL;
-  bool ok = room != NULL;
-  for (Batch b = batch_of(x); ok && b.number < b.count; batch_next(&b)) {
-    char *d = room + (size_t)panel_room(m, rows) * k.size, *tau = d + (size_t)count * k.size;
-    char *line = tau + (size_t)count * k.size;
-    load_lines(&k, x, matrix_at(&b, x), false, at);
-    ok = k.wide ? qr_of_f64(&w, m, n, (double *)at, (double *)c, (double *)d, (double *)tau,
-                            (double *)room)
-                : qr_of_f32(&w, m, n, (float *)at, (float *)c, (float *)d, (float *)tau,
-                            (float *)room);
-    if (!ok) break;
-    store_columns(&k, m, count, c, m, line, (char *)tn_data(*q) + b.number * m * count * size);
-    store_columns(&k, count, n, at, m, line, (char *)tn_data(*rest) + b.number * count * n * size);
-  }
-  ref_scratch_free(r, room, room_bytes);
-  ref_scratch_free(r, c, c_bytes);
-  ref_scratch_free(r, at, bytes);
-  gemm_close(r, &w.room);
-  if (ok) return true;
-  tn_unref(*q);
-  tn_unref(*rest);
-  *q = *rest = NULL;
-  return false;
+  Job j = {one_qr, .k = kind_of(x->dtype), .x = x, .m = m, .n = n, .count = count};
+  j.side = m > n ? m : n;
+  if (j.side < PANEL) j.side = PANEL;
+  j.room[0] = area(m, n);
+  j.room[1] = area(m, count);
+  j.room[2] = 2 * count;
+  j.room[3] = panel_room(m, n) + n;
+  j.work = 3.0 * (double)m * n * (count + 10);
+  j.out[0] = new_matrices(r, x, m, count);
+  j.out[1] = j.out[0] ? new_matrices(r, x, count, n) : NULL;
+  bool ok = j.out[1] && each_matrix(r, &j, x);
+  return give(&j, ok, 2, (Tensor * *const[]){q, rest});
+}
+
+/* For a wide matrix (flag) this is done for the transpose, whose columns are our rows: [m, n] with
+ * m >= n in any case, and `count` left vectors. */
+static bool one_svd(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  bool wide = j->flag;
+  int64_t m = j->m, n = j->n, count = j->count, rows = wide ? n : m, cols = wide ? m : n;
+  char *at = room[0], *left = room[1], *right = room[2];
+  char *values = right + (size_t)(n * n) * k->size;
+  load_lines(k, j->x, matrix_at(b, j->x), wide, at);
+  bool ok = k->wide ? svd_f64(w, m, n, count, (double *)at, (double *)left, (double *)values,
+                              (double *)right, wide, (double *)room[3])
+                    : svd_f32(w, m, n, count, (float *)at, (float *)left, (float *)values,
+                              (float *)right, wide, (float *)room[3]);
+  if (!ok && w->r->err.kind != REF_OK) return false;
+  if (!ok)
+    return fail_matrix(w, REF_VALUE, b,
+                       "the singular values of a matrix of %lld rows do not converge", rows);
+  char *us = out_at(j, 0, b->number, rows * (wide ? n : count));
+  char *vs = out_at(j, 2, b->number, (wide ? count : n) * cols);
+  store_line(k, values, n, out_at(j, 1, b->number, n));
+  store_columns(k, rows, wide ? n : count, wide ? right : left, rows, room[3], us);
+  store_line(k, wide ? left : right, (wide ? count : n) * cols, vs);
+  return true;
 }
 
 bool ref_svd(Ref *r, const Tensor *x, bool full, Tensor **u, Tensor **s, Tensor **vt) {
-  Kind k = kind_of(x->dtype);
-  int64_t rows = x->dim[x->rank - 2], cols = x->dim[x->rank - 1];
-  bool wide = rows < cols; /* then it is done for the transpose, whose columns are our rows */
+  int64_t rows = x->dim[x->rank - 2], cols = x->dim[x->rank - 1], dim[CKL_MAX_RANK];
+  bool wide = rows < cols;
   int64_t m = wide ? cols : rows, n = wide ? rows : cols, count = full ? m : n;
-  int64_t size = (int64_t)dt_size(x->dtype), dim[CKL_MAX_RANK];
-  Work w = {.r = r, .level = gemm_level(r)};
-  size_t bytes = 0, l_bytes = 0, r_bytes = 0, room_bytes = 0;
+  Job j = {one_svd, .k = kind_of(x->dtype), .x = x, .m = m, .n = n, .count = count, .flag = wide};
+  j.side = m > PANEL ? m : PANEL;
+  j.room[0] = area(m, n);
+  j.room[1] = area(m, count);
+  j.room[2] = area(n, n + 1);
+  j.room[3] = area(n, n) == INT64_MAX ? INT64_MAX : svd_room(m, n, count) + m;
+  j.work = 8.0 * (double)n * n * (n + 30) + 4.0 * (double)m * n * count;
   for (int i = 0; i < x->rank - 2; i++) dim[i] = x->dim[i];
   dim[x->rank - 2] = n;
-  *s = ref_new(r, x->store->dev, x->dtype, x->rank - 1, dim);
-  *u = *s ? new_matrices(r, x, rows, wide ? n : count) : NULL;
-  *vt = *u ? new_matrices(r, x, wide ? count : n, cols) : NULL;
-  char *at = *vt ? work_room(r, m, n, &bytes) : NULL;
-  char *left = at ? work_room(r, m, count, &l_bytes) : NULL;
-  char *right = left ? work_room(r, n, n + 1, &r_bytes) : NULL;
-  char *room = right ? work_room(r, 1, svd_room(m, n, count) + m, &room_bytes) : NULL;
-  bool ok = room != NULL;
-  for (Batch b = batch_of(x); ok && b.number < b.count; batch_next(&b)) {
-    char *values = right + (size_t)(n * n) * k.size;
-    load_lines(&k, x, matrix_at(&b, x), wide, at);
-    ok = k.wide ? svd_f64(&w, m, n, count, (double *)at, (double *)left, (double *)values,
-                          (double *)right, wide, (double *)room)
-                : svd_f32(&w, m, n, count, (float *)at, (float *)left, (float *)values,
-                          (float *)right, wide, (float *)room);
-    if (!ok && r->err.kind == REF_OK)
-      fail_matrix(r, REF_VALUE, &b, "the singular values of a matrix of %lld rows do not converge",
-                  rows);
-    if (!ok) break;
-    char *us = (char *)tn_data(*u) + b.number * rows * (wide ? n : count) * size;
-    char *vs = (char *)tn_data(*vt) + b.number * (wide ? count : n) * cols * size;
-    store_line(&k, values, n, (char *)tn_data(*s) + b.number * n * size);
-    store_columns(&k, rows, wide ? n : count, wide ? right : left, rows, room, us);
-    store_line(&k, wide ? left : right, (wide ? count : n) * cols, vs);
-  }
-  ref_scratch_free(r, room, room_bytes);
-  ref_scratch_free(r, right, r_bytes);
-  ref_scratch_free(r, left, l_bytes);
-  ref_scratch_free(r, at, bytes);
-  gemm_close(r, &w.room);
-  if (ok) return true;
-  tn_unref(*u);
-  tn_unref(*s);
-  tn_unref(*vt);
-  *u = *s = *vt = NULL;
-  return false;
+  j.out[0] = new_matrices(r, x, rows, wide ? n : count);
+  j.out[1] = j.out[0] ? ref_new(r, x->store->dev, x->dtype, x->rank - 1, dim) : NULL;
+  j.out[2] = j.out[1] ? new_matrices(r, x, wide ? count : n, cols) : NULL;
+  bool ok = j.out[2] && each_matrix(r, &j, x);
+  return give(&j, ok, 3, (Tensor * *const[]){u, s, vt});
 }
