@@ -223,7 +223,9 @@ static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-enum { SHARED = 1 << 22 }; /* multiplications from which on threads pay: 200 us of one core */
+/* Multiplications of a block from which on threads pay: 0.4 ms of one core, as they may have to wait
+ * for another program. */
+enum { SHARED = 1 << 23 };
 
 typedef struct Tiles {
   Ref *r;
@@ -238,27 +240,11 @@ typedef struct Tiles {
   bool first;
 } Tiles;
 
-/* f for 0 .. n-1, on the threads there are; false with r->err filled when interrupted. */
-static bool each(const Tiles *t, PoolFn f, int64_t n, int64_t chunk) {
-  if (t->pool) {
-    if (pool_run(t->pool, f, (void *)t, n, chunk, t->r->interrupt)) return true;
-    return !ref_stopped(t->r);
-  }
-  for (int64_t i = 0; i < n; i++) {
-    if (ref_stopped(t->r)) return false;
-    f((void *)t, i, i + 1, 0);
-  }
-  return true;
-}
-
-/* Panels of B. */
-static void pack_panels(void *ud, int64_t lo, int64_t hi, int thread) {
-  const Tiles *t = ud;
+static void pack_panels(const Tiles *t) {
   const Gemm *g = t->g;
   int64_t nr = t->kern.nr, kc = t->depth, even = kc;
-  (void)thread;
   if (g->kind == GEMM_BF16) even = kc + (kc & 1);
-  for (int64_t j = lo * nr; j < t->cols && j < hi * nr; j += nr) {
+  for (int64_t j = 0; j < t->cols; j += nr) {
     char *to = t->b + j * t->kc * t->size;
     g->pack_b(g, t->j0 + j, least(nr, t->cols - j), t->k0, kc, nr, to);
     if (even > kc) memset(to + kc * nr * t->size, 0, (size_t)(nr * t->size));
@@ -285,20 +271,22 @@ static void compute_rows(void *ud, int64_t lo, int64_t hi, int thread) {
   }
 }
 
-static void store_rows(void *ud, int64_t lo, int64_t hi, int thread) {
-  const Tiles *t = ud;
-  (void)thread;
-  for (int64_t i = lo; i < hi; i++)
-    t->g->store(t->g, t->i0 + i, t->j0, t->cols, t->total + i * t->ld * t->size);
-}
-
 /* acc (+)= A[i0.., k0..] B[k0.., j0..] for one piece of k. */
 static bool piece(Tiles *t, int64_t k0, int64_t depth, bool first) {
   t->k0 = k0;
   t->depth = depth;
   t->first = first;
-  return each(t, pack_panels, (t->cols + t->kern.nr - 1) / t->kern.nr, 2) &&
-         each(t, compute_rows, (t->rows + t->kern.mr - 1) / t->kern.mr, 4);
+  pack_panels(t);
+  int64_t panels = (t->rows + t->kern.mr - 1) / t->kern.mr;
+  if (t->pool && panels * t->kern.mr * t->cols * depth >= SHARED) {
+    if (pool_run(t->pool, compute_rows, t, panels, 4, t->r->interrupt)) return true;
+    return !ref_stopped(t->r);
+  }
+  for (int64_t i = 0; i < panels; i++) {
+    if (ref_stopped(t->r)) return false;
+    compute_rows(t, i, i + 1, 0);
+  }
+  return true;
 }
 
 /* Room for tiles of a product; they get their places if t->a has one. */
@@ -343,7 +331,7 @@ bool gemm_run(Ref *r, GemmRoom *room, const Gemm *g) {
   int64_t acc;
   bool several = g->k > BLOCK;
   t.g = g;
-  if (g->shared && r->pool && g->k > 0 && g->m > SHARED / g->k / g->n) t.pool = r->pool;
+  if (g->shared) t.pool = r->pool;
   int threads = t.pool ? pool_threads(t.pool) : 1;
   if (!make_room(r, room, layout(&t, g->m, g->n, g->k, threads, &acc))) return false;
   t.a = (char *)(((uintptr_t)room->data + 63) & ~(uintptr_t)63);
@@ -367,11 +355,8 @@ bool gemm_run(Ref *r, GemmRoom *room, const Gemm *g) {
         else
           add_block(g->kind, n, t.total, t.acc);
       }
-      if (t.pool) {
-        if (!each(&t, store_rows, t.rows, 16)) return false;
-      } else {
-        store_rows(&t, 0, t.rows, 0);
-      }
+      for (int64_t i = 0; i < t.rows; i++)
+        g->store(g, i0 + i, j0, t.cols, t.total + i * t.ld * t.size);
     }
   }
   return true;

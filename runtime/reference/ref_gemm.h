@@ -31,7 +31,7 @@ struct Gemm {
   GemmPack *pack_a, *pack_b;
   GemmStore *store;
   void *ud;
-  bool shared; /* these functions may run on all threads of r->pool, for different rows */
+  bool shared; /* pack_a may run on all threads of r->pool, for different rows */
 };
 
 /* Work memory kept between calls; {0} at first. */

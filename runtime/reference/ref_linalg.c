@@ -35,7 +35,7 @@ typedef struct Triangle {
 /* f for 0 .. n-1, on all threads if that pays; `work`: multiplications. False with r->err filled
  * when interrupted. */
 static bool share(const Work *w, PoolFn f, void *ud, int64_t n, int64_t work) {
-  enum { SHARE = 1 << 20 }; /* 300 us of one core: threads may have to wait for one */
+  enum { SHARE = 1 << 20 }; /* 0.4 ms of one core, as threads may have to wait */
   Pool *pool = w->r->pool;
   if (!pool || work < SHARE) {
     f(ud, 0, n, 0);
