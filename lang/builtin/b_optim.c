@@ -92,8 +92,27 @@ static void want_params(Session *s, Value v, const char *path, Span at) {
           value_type_text(s, v));
 }
 
+/* Each param that trains has this rank. */
+static void want_rank(Session *s, Value v, int64_t rank, const char *path, Span at) {
+  stack_check();
+  if (v.tag == V_INST) v = model_params_tree(s, v.u.inst, false);
+  size_t n;
+  const Value *items = value_items(v, &n);
+  for (size_t i = 0; items && i < n; i++)
+    want_rank(s, items[i], rank, value_part_path(s, path, v, i), at);
+  if (items || v.tag != V_PARAM || v.u.p->frozen || v.u.p->t->rank == rank) return;
+  fail_help(s, ERR_SHAPE_RANK, at,
+            "freeze the others before, or give a dict of some: [\"w\": net.w]; another optimizer "
+            "can train the rest",
+            "this optimizer trains tensors of rank %lld alone, %s is %s", (long long)rank,
+            *path ? fail_text(s, "`%s`", path) : "this", value_type_text(s, v));
+}
+
 BUILTIN_FN(bi_trained) {
-  if (!in_code(s) && !s->abstract) want_params(s, c->v[0], "", c->at);
+  if (in_code(s) || s->abstract) return v_bool(true);
+  want_params(s, c->v[0], "", c->at);
+  if (c->v[1].tag != V_NONE)
+    want_rank(s, c->v[0], want_int(s, c->v[1], c->at, "a rank"), "", c->at);
   return v_bool(true);
 }
 
