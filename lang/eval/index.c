@@ -565,8 +565,10 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   /* x[mask] = v is where(mask, v, x), unless v is of the elements that the mask picks */
   if (index->count == 1 && ast_is_expr(index->part[0].node)) {
     Value m = index->part[0].v;
-    if (v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL &&
-        (s->stage || s->abstract || stretches_to(s, v, &t))) {
+    bool mask = v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL,
+         whole = (s->stage && !s->abstract) || stretches_to(s, v, &t);
+    if (mask && !whole && s->abstract) return x; /* the run knows how many it picks */
+    if (mask && whole) {
       Type mt = op_type_of(s, m);
       Value nv = op == AST_NONE ? v : op_binary(s, op, x, v, at, index->node->span, at);
       if (mt.rank < t.rank && mt.rank > 0) { /* the mask covers the leading axes */
