@@ -223,7 +223,7 @@ static int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-/* Multiplications of a block from which on threads pay: 0.4 ms of one core, since they may have to
+/* Multiplications of a block from which on threads pay: 0.4 ms of one core, as they may have to
  * wait for another program. */
 enum { SHARED = 1 << 23 };
 

@@ -20,7 +20,7 @@
 
 enum { LEAF = 16, WIDE = 32, FEW = 4, STRIPE = 128, PANEL = 32, STRIP = 64 };
 /* How many rotations of n rows are put down before they are done. */
-#define TURNS(n) (16 * (n) + 16)
+#define TURNS(n) (8 * (n) + 16)
 
 typedef struct Work {
   Ref *r;
@@ -35,7 +35,7 @@ typedef struct Triangle {
 /* f for 0 .. n-1, on all threads if that pays; `work`: multiplications. False with r->err filled
  * when interrupted. */
 static bool share(const Work *w, PoolFn f, void *ud, int64_t n, int64_t work) {
-  enum { SHARE = 1 << 20 }; /* 0.4 ms of one core, as threads may have to wait */
+  enum { SHARE = 1 << 22 }; /* 1 ms of one core, as threads may have to wait */
   Pool *pool = w->r->pool;
   if (!pool || work < SHARE) {
     f(ud, 0, n, 0);
