@@ -350,11 +350,13 @@ static void reduce(Program *p) {
   }
   int k = below(p, 11);
   if (is_float(x->dt) && (k == 6) && (set & (set - 1) || !axes[0])) k = 0; /* over one axis */
-  const char *fmt = is_float(x->dt) ? f[k] : g[below(p, 4)];
+  int whole = below(p, 4);
+  const char *fmt = is_float(x->dt) ? f[k] : g[whole];
   if (is_float(x->dt) && k == 5)
     memmove(axes, axes[0] ? axes + 2 : axes, strlen(axes) + 1 - (axes[0] ? 2 : 0));
   snprintf(text, sizeof text, fmt, x->name, axes);
-  put(p, reduced(x, x->dt, set, keep), "%s", text);
+  /* sums and products of ints are i64 */
+  put(p, reduced(x, is_float(x->dt) || whole > 1 ? x->dt : I64, set, keep), "%s", text);
 }
 
 static void argreduce(Program *p) {
@@ -368,12 +370,13 @@ static void argreduce(Program *p) {
 
 static void cumulate(Program *p) {
   Var *x = pick(p, number_axes, NULL);
-  if (x)
-    put(p, *x, "cum%s(%s, axis = %d%s)",
-        chance(p, 50)   ? "sum"
-        : chance(p, 50) ? "max"
-                        : "min",
-        x->name, below(p, x->rank), chance(p, 40) ? ", reverse = true" : "");
+  if (!x) return;
+  bool sums = chance(p, 50);
+  put(p, like(x, sums && !is_float(x->dt) ? I64 : x->dt), "cum%s(%s, axis = %d%s)",
+      sums            ? "sum"
+      : chance(p, 50) ? "max"
+                      : "min",
+      x->name, below(p, x->rank), chance(p, 40) ? ", reverse = true" : "");
 }
 
 static void normalise(Program *p) {
@@ -687,7 +690,7 @@ static void rarer(Program *p) {
     break;
   case 4:
     v = m ? pick(p, vector_of, m) : NULL;
-    if (!v || m->rank != 2) return;
+    if (!v || m->rank != 2 || (!is_float(m->dt) && m->dt != I64)) return;
     r = *v;
     r.rank = 2;
     r.dim[1] = m->dim[0];

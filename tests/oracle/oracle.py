@@ -442,8 +442,13 @@ def pad(x, width, value=0):
     return jnp.pad(x, [tuple(width)], constant_values=value)
 
 
+def wide(x):
+    """The dtype of sums: that of floats, and i64 of ints."""
+    return x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.int64
+
+
 def cumsum(x, axis=0, reverse=False):
-    return lax.cumsum(x, axis=axis % x.ndim, reverse=reverse)
+    return lax.cumsum(x.astype(wide(x)), axis=axis % x.ndim, reverse=reverse)
 
 
 def running(extreme):
@@ -497,13 +502,16 @@ DTYPES = {"f64": jnp.float64, "i64": jnp.int64, "i32": jnp.int32, "i16": jnp.int
 FUNCTIONS = {
     "abs": jnp.abs, "sign": jnp.sign, "exp": jnp.exp, "expm1": jnp.expm1, "log": jnp.log, "log1p": jnp.log1p,
     "sqrt": jnp.sqrt, "rsqrt": lax.rsqrt, "sin": jnp.sin, "cos": jnp.cos, "tan": jnp.tan, "tanh": jnp.tanh,
+    "sinh": jnp.sinh, "cosh": jnp.cosh, "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan,
+    "asinh": jnp.arcsinh, "acosh": jnp.arccosh, "atanh": jnp.arctanh, "exp2": jnp.exp2, "log2": jnp.log2,
+    "log10": jnp.log10, "cbrt": jnp.cbrt, "atan2": jnp.arctan2, "hypot": jnp.hypot,
     "erf": lax.erf, "sigmoid": jax.nn.sigmoid, "floor": jnp.floor, "ceil": jnp.ceil,
     "silu": lambda x: x * jax.nn.sigmoid(x), "softplus": lambda x: jnp.logaddexp(x, 0.0), "gelu": gelu,
     "relu": lambda x: jnp.where(x > 0, x, jnp.where(x != x, x, jnp.zeros_like(x))), "round": jnp.round,
     "stop": lax.stop_gradient, "isnan": jnp.isnan, "isinf": jnp.isinf,
     "clamp": lambda x, lo, hi: jnp.minimum(jnp.maximum(x, lo), hi),
-    "where": jnp.where, "sum": reduction(lambda x, **k: jnp.sum(x, dtype=x.dtype, **k)),
-    "prod": reduction(lambda x, **k: jnp.prod(x, dtype=x.dtype, **k)), "mean": reduction(jnp.mean),
+    "where": jnp.where, "sum": reduction(lambda x, **k: jnp.sum(x, dtype=wide(x), **k)),
+    "prod": reduction(lambda x, **k: jnp.prod(x, dtype=wide(x), **k)), "mean": reduction(jnp.mean),
     "max": extreme(jnp.max, jnp.maximum), "min": extreme(jnp.min, jnp.minimum),
     "any": reduction(jnp.any), "all": reduction(jnp.all), "var": var, "std": std, "norm": norm,
     "logsumexp": logsumexp, "softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm,

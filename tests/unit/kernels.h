@@ -14,7 +14,7 @@
 #include "jit/engine/engine.h"
 #include "jit/engine/load.h"
 
-enum { GUARD = 64, MAX_BUFS = 48 };
+enum { GUARD = 64, MAX_BUFS = 80 };
 
 static Arena arena;
 

@@ -228,6 +228,20 @@ static const Fn functions[] = {
 };
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
+typedef struct Fn2 {
+  const char *name;
+  Handle (*build[2])(Handle, Handle);
+  float (*f32)(float, float);
+  double (*f64)(double, double);
+} Fn2;
+
+static const Fn2 functions2[] = {
+#define FM2(name)                                                                                  \
+  {#name, {build_##name##_f32, build_##name##_f64}, fm_##name##_f32, fm_##name##_f64},
+#include "runtime/fmath.def"
+};
+enum { FUNCTIONS2 = sizeof functions2 / sizeof functions2[0] };
+
 static uint64_t state;
 
 static uint64_t next(void) { /* splitmix64 (Steele, Lea, Flood 2014) */
@@ -284,23 +298,23 @@ static void t_unary(const Fn *f) {
   tap_note("%s: %d instructions in f32, %d in f64", f->name, size[0], size[1]);
 }
 
-static void t_pow(void) {
+static void t_binary(const Fn2 *f) {
   int size[2];
   for (int k = 0; k < 2; k++) {
     start(k ? 64 : 32);
-    Handle x = leaf(ARG, 0), y = leaf(ARG, 0), z = (k ? build_pow_f64 : build_pow_f32)(x, y);
+    Handle x = leaf(ARG, 0), y = leaf(ARG, 0), z = f->build[k](x, y);
     need(count < MOST);
     size[k] = instructions();
     state = 22;
     for (int i = 0; i < 6000; i++) {
       uint64_t u = code[x.at].bits = point(i % 97), v = code[y.at].bits = point(i / 5), r = run(z);
-      uint64_t want = k ? hf_bits64(fm_pow_f64(hf_float64(u), hf_float64(v)))
-                        : hf_bits32(fm_pow_f32(hf_float32((uint32_t)u), hf_float32((uint32_t)v)));
-      check_msg(same(r, want), "pow(%a, %a) in %d bits is %a, not %a", as_float(u), as_float(v),
-                width, as_float(want), as_float(r));
+      uint64_t want = k ? hf_bits64(f->f64(hf_float64(u), hf_float64(v)))
+                        : hf_bits32(f->f32(hf_float32((uint32_t)u), hf_float32((uint32_t)v)));
+      check_msg(same(r, want), "%s(%a, %a) in %d bits is %a, not %a", f->name, as_float(u),
+                as_float(v), width, as_float(want), as_float(r));
     }
   }
-  tap_note("pow: %d instructions in f32, %d in f64", size[0], size[1]);
+  tap_note("%s: %d instructions in f32, %d in f64", f->name, size[0], size[1]);
 }
 
 static void t_normal(void) {
@@ -333,7 +347,12 @@ int main(void) {
     snprintf(title, sizeof title, "%s built as instructions gives the bits of C", name);
     TEST(t_unary(&functions[i]), title);
   }
-  TEST(t_pow(), "pow built as instructions gives the bits of C");
+  for (int i = 0; i < FUNCTIONS2; i++) {
+    char title[80];
+    snprintf(title, sizeof title, "%s built as instructions gives the bits of C",
+             functions2[i].name);
+    TEST(t_binary(&functions2[i]), title);
+  }
   TEST(t_normal(), "normal built as instructions gives the bits of C");
   return tap_done();
 }

@@ -483,7 +483,7 @@ static const Row errors[] = {
      "  2\n"
      "]",
      "3:3 syntax-1 a `,` or an operator is missing before the number `2`\n"},
-    {"let a = {x, y}", "1:11 syntax-1 a set is written `set(a, b)`\n"},
+    {"let a = {x, y}", "1:11 syntax-1 a set is written `set(list(a, b))`\n"},
     {"f(a \"b\")", "1:5 syntax-1 a `,` or an operator is missing before a string\n"},
     {"if a { b } else c", "1:17 syntax-9 the body `{ .. }` of the `else` is missing\n"
                           "  help: a body always stands in braces\n"},
