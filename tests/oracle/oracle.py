@@ -503,7 +503,7 @@ FUNCTIONS = {
     "abs": jnp.abs, "sign": jnp.sign, "exp": jnp.exp, "expm1": jnp.expm1, "log": jnp.log, "log1p": jnp.log1p,
     "sqrt": jnp.sqrt, "rsqrt": lax.rsqrt, "sin": jnp.sin, "cos": jnp.cos, "tan": jnp.tan, "tanh": jnp.tanh,
     "sinh": jnp.sinh, "cosh": jnp.cosh, "asin": jnp.arcsin, "acos": jnp.arccos, "atan": jnp.arctan,
-    "asinh": jnp.arcsinh, "acosh": jnp.arccosh, "atanh": jnp.arctanh, "exp2": jnp.exp2, "log2": jnp.log2,
+    "asinh": jnp.arcsinh, "acosh": lambda x: jnp.arccosh(jnp.where(x < 1, jnp.nan, x)), "atanh": jnp.arctanh, "exp2": jnp.exp2, "log2": jnp.log2,
     "log10": jnp.log10, "cbrt": jnp.cbrt, "atan2": jnp.arctan2, "hypot": jnp.hypot,
     "erf": lax.erf, "sigmoid": jax.nn.sigmoid, "floor": jnp.floor, "ceil": jnp.ceil,
     "silu": lambda x: x * jax.nn.sigmoid(x), "softplus": lambda x: jnp.logaddexp(x, 0.0), "gelu": gelu,
