@@ -76,34 +76,34 @@ added() {
 # The inverse of the error function. Coefficients: minimax in 200-bit arithmetic, each rounded in turn.
 adding 'An elementwise operation' 3
 place runtime/elementwise.def 'UN(RELU, ' <<'END'
-UN(ERFINV, erfinv, FMATH, FLOAT, same, OUT, 60, CALL, -0.9, 0.9, "inverse of erf: infinite at -1 and 1, NaN beyond")
+UN(INVERF, inverf, FMATH, FLOAT, same, OUT, 60, CALL, -0.9, 0.9, "inverse of erf: infinite at -1 and 1, NaN beyond")
 END
 place autograd/grad.c 'GRAD(RELU) ' <<'END'
-GRAD(ERFINV) { return mul(dy, mul(num(0.88622692545275801364908374167), un(EXP, mul(y, y)))); }
+GRAD(INVERF) { return mul(dy, mul(num(0.88622692545275801364908374167), un(EXP, mul(y, y)))); }
 END
 place runtime/fmath.inc '/* ---- power: ' <<'END'
 /* ---- inverse of the error function: x P(w), w = -log(1 - x^2); for large w P is of sqrt(w) ---- */
 
 #if FM_W == 32
-/* erfinv(x) / x: t = w - 2.5 for w in [0, 5], error 2^-24.6; t = sqrt(w) - 3.125 up to the last x
+/* inverf(x) / x: t = w - 2.5 for w in [0, 5], error 2^-24.6; t = sqrt(w) - 3.125 up to the last x
  * below 1, error 2^-27.8 */
-#define ERFINV_MIDDLE 2.5
-#define ERFINV_TAIL 3.125
-#define POLY_ERFINV(t) \
+#define INVERF_MIDDLE 2.5
+#define INVERF_TAIL 3.125
+#define POLY_INVERF(t) \
   H10(t, 0x1.805c5ep+0, 0x1.f91e8cp-3, -0x1.11c70cp-8, -0x1.486718p-10, 0x1.ca157ep-13, \
       -0x1.4c905ep-18, -0x1.d4062cp-19, 0x1.f2e49cp-22, 0x1.c1c15ap-26, -0x1.2a7beap-27, \
       -0x1.1654e6p-33)
-#define POLY_ERFINV_TAIL(t) \
+#define POLY_INVERF_TAIL(t) \
   H10(t, 0x1.7aaa3cp+1, 0x1.00f3b4p+0, 0x1.cde9ap-8, -0x1.5b51fap-8, 0x1.f0e2a4p-9, \
       -0x1.4b3b02p-9, 0x1.4e6b5ep-10, -0x1.47c34p-12, -0x1.fb0b24p-14, 0x1.02017ap-13, \
       -0x1.d1745ep-16)
-#define POLY_ERFINV_END POLY_ERFINV_TAIL
+#define POLY_INVERF_END POLY_INVERF_TAIL
 #else
 /* t = w - 3 for w in [0, 6], error 2^-54.1; t = sqrt(w) - 3.25 up to 4, error 2^-55.0;
  * t = sqrt(w) - 5, error 2^-55.7 */
-#define ERFINV_MIDDLE 3.0
-#define ERFINV_TAIL 3.25
-#define POLY_ERFINV(t) \
+#define INVERF_MIDDLE 3.0
+#define INVERF_TAIL 3.25
+#define POLY_INVERF(t) \
   H23(t, 0x1.9fa072ed72dbbp+0, 0x1.eedbebdce73e5p-3, -0x1.780def1d3ef84p-8, \
       -0x1.b6666b152a828p-11, 0x1.9912c04a35b5fp-13, -0x1.aab13d1cc9669p-17, \
       -0x1.d539ca0571fd3p-20, 0x1.e32b0d646cfcbp-22, -0x1.96f8220f4e193p-26, \
@@ -112,7 +112,7 @@ place runtime/fmath.inc '/* ---- power: ' <<'END'
       -0x1.dc812e64d3916p-45, 0x1.c813412226b66p-48, 0x1.381a30795b857p-52, \
       -0x1.750dc57a2ffa7p-53, 0x1.e49b4f4d57741p-57, 0x1.28313a9120d6p-59, \
       -0x1.dbff6dcaa52cdp-62, -0x1.68a8c3182f3d4p-67, 0x1.58856d5276af1p-68)
-#define POLY_ERFINV_TAIL(t) \
+#define POLY_INVERF_TAIL(t) \
   H20(t, 0x1.8abcc380d5a48p+1, 0x1.0158a6d641d55p+0, 0x1.5ffcfe5b69ecap-8, \
       -0x1.ebadabba050c9p-9, 0x1.468eecaa1058fp-9, -0x1.ba9240d813adp-10, 0x1.f3cc542a1ebb5p-11, \
       -0x1.7448bcd9a001bp-12, 0x1.932ec971cac92p-16, 0x1.1e6abd8bdee82p-14, \
@@ -120,7 +120,7 @@ place runtime/fmath.inc '/* ---- power: ' <<'END'
       -0x1.0b78e7e655ebfp-18, 0x1.8d26dd124fdd5p-20, -0x1.dbfd813aeee3ep-26, \
       -0x1.049b8ba42d55cp-22, 0x1.1abeb0cd062b8p-23, -0x1.8b346c4aae2b5p-26, \
       -0x1.076ec8bcf71cfp-26, 0x1.1f0a58b297b23p-27)
-#define POLY_ERFINV_END(t) \
+#define POLY_INVERF_END(t) \
   H18(t, 0x1.3664ddd1ad7fbp+2, 0x1.02a30d1fba10dp+0, -0x1.22ea5df1f8d66p-13, \
       -0x1.c2f36aa23e098p-13, 0x1.3ebf4f016817bp-14, -0x1.4a348fc586cbcp-16, \
       0x1.2fbcfa5870604p-18, -0x1.0a9073207dbebp-20, 0x1.ebe4d6ee38f29p-23, \
@@ -130,19 +130,19 @@ place runtime/fmath.inc '/* ---- power: ' <<'END'
       -0x1.7a4a78ddf67f3p-36)
 #endif
 
-FM_FN(V, erfinv, (V x)) {
+FM_FN(V, inverf, (V x)) {
   V w = MINUS(FM_CALL(log, (FMA(MINUS(x), x, K(1.0)))));
   V s = SQRT(w);
-  V t = SUB(w, K(ERFINV_MIDDLE)), u = SUB(s, K(ERFINV_TAIL)), v = SUB(s, K(5.0));
-  V tail = SEL(LT(s, K(4.0)), POLY_ERFINV_TAIL(u), POLY_ERFINV_END(v));
-  V r = MUL(x, SEL(LT(w, K(2 * ERFINV_MIDDLE)), POLY_ERFINV(t), tail));
+  V t = SUB(w, K(INVERF_MIDDLE)), u = SUB(s, K(INVERF_TAIL)), v = SUB(s, K(5.0));
+  V tail = SEL(LT(s, K(4.0)), POLY_INVERF_TAIL(u), POLY_INVERF_END(v));
+  V r = MUL(x, SEL(LT(w, K(2 * INVERF_MIDDLE)), POLY_INVERF(t), tail));
   return SEL(EQ(MAGNITUDE(x), K(1.0)), WITH_SIGN(INF, x), r);
 }
-#undef ERFINV_MIDDLE
-#undef ERFINV_TAIL
-#undef POLY_ERFINV
-#undef POLY_ERFINV_TAIL
-#undef POLY_ERFINV_END
+#undef INVERF_MIDDLE
+#undef INVERF_TAIL
+#undef POLY_INVERF
+#undef POLY_INVERF_TAIL
+#undef POLY_INVERF_END
 
 END
 added
@@ -256,7 +256,7 @@ export srcdir
 tests/unit/t-fmath --bits >new && mv new tests/unit/fmath-bits.txt
 tap_empty "$(diff "$source/tests/unit/fmath-bits.txt" tests/unit/fmath-bits.txt | grep '^<')" 'no function has other bits'
 cat >>tests/grad/ops.txt <<'END'
-case erfinv 2
+case inverf 2
 in float 2 2 2 -0.15855051577091217 -0.31423574686050415 0.1358410269021988 -0.3848073482513428
 out 2 2 2 -0.14144947197950625 -0.28610243014444714 0.12097352653795795 -0.35544503951102213
 weight 0.143528014421463 -0.5372443199157715 -1.768004298210144 0.029742931947112083
@@ -284,7 +284,7 @@ proc holds(right) {
 }
 
 END
-cat holds.ckl - >erfinv.ckl <<'END'
+cat holds.ckl - >inverf.ckl <<'END'
 # Values and derivatives by mpmath, 40 digits.
 let x = f64([0.0, 0.0625, 0.5, 0.75, 0.96875, 0.9990234375, 1 - 2.0 ** -24, 1 - 2.0 ** -40, 1 - 2.0 ** -53])
 let y = f64([0.0, 0.055445948772782020299, 0.47693627620446987338, 0.81341984759761854169, 1.523019401996956111,
@@ -294,45 +294,45 @@ let slope = f64([0.88622692545275801365, 0.88895560362032729406, 1.1125848189719
 
 proc near(a, b, tolerance) { holds(all(abs(a - b) <= tolerance * abs(b))) }
 
-fn forward[N](x: f64[N]) -> f64[N] = erfinv(x)
-fn loss[N](x: f64[N]) -> f64 = sum(erfinv(x))
-fn there_and_back[N](x: f32[N]) -> f32[N] = erf(erfinv(x) * 1.0)
+fn forward[N](x: f64[N]) -> f64[N] = inverf(x)
+fn loss[N](x: f64[N]) -> f64 = sum(inverf(x))
+fn there_and_back[N](x: f32[N]) -> f32[N] = erf(inverf(x) * 1.0)
 
 # script, code, a number, one element at a time; odd, and the ends
-near(erfinv(x), y, 4e-16)
-near(-erfinv(-x), y, 4e-16)
-holds(all(forward(x) == erfinv(x)))
-holds(abs(erfinv(0.5) - 0.4769362762044699) < 1e-15)
+near(inverf(x), y, 4e-16)
+near(-inverf(-x), y, 4e-16)
+holds(all(forward(x) == inverf(x)))
+holds(abs(inverf(0.5) - 0.4769362762044699) < 1e-15)
 let rows = reshape(x[:8], [2, 4])
-holds(all(vmap(forward, rows) == erfinv(rows)))
-holds(all(erfinv(f64([1.0, -1.0])) == f64([inf, -inf])))
-holds(isnan(erfinv(1.5)) and isnan(erfinv(-1.5)) and isnan(erfinv(nan)))
-near(f64(erfinv(f32(x[:7]))), y[:7], 2.4e-7)
+holds(all(vmap(forward, rows) == inverf(rows)))
+holds(all(inverf(f64([1.0, -1.0])) == f64([inf, -inf])))
+holds(isnan(inverf(1.5)) and isnan(inverf(-1.5)) and isnan(inverf(nan)))
+near(f64(inverf(f32(x[:7]))), y[:7], 2.4e-7)
 let h = f16([0.25, -0.5, 0.75])
-holds(all(erfinv(h) == f16(erfinv(f32(h)))))
+holds(all(inverf(h) == f16(inverf(f32(h)))))
 let z = f32([-0.9, -0.25, 0.125, 0.5, 0.875])
 holds(all(abs(there_and_back(z) - z) <= 2.4e-7))
 
 # derivatives: in script, of code, in code, twice
 let at = track(x[:6])
-near(grad(sum(erfinv(at)), at), slope, 1e-14)
+near(grad(sum(inverf(at)), at), slope, 1e-14)
 near(grad(loss(at), at), slope, 1e-14)
 fn slopes[N](x: f64[N]) -> f64[N] = grad(loss(x), x)
 near(slopes(x[:6]), slope, 1e-14)
 near(vmap(slopes, reshape(x[:6], [2, 3])), reshape(slope, [2, 3]), 1e-14)
-holds(gradcheck(fn(v: f64[3]) = sum(erfinv(v) ** 2), f64([0.1, -0.4, 0.7])))
+holds(gradcheck(fn(v: f64[3]) = sum(inverf(v) ** 2), f64([0.1, -0.4, 0.7])))
 END
 for mode in reference loops $machine; do
-  works "erfinv in script, in code, its gradient, under vmap: $mode" env CKL_CPU=$mode ./ckl run erfinv.ckl
+  works "inverf in script, in code, its gradient, under vmap: $mode" env CKL_CPU=$mode ./ckl run inverf.ckl
 done
 if [ -n "$machine" ]; then
-  CKL_CPU=native ./ckl run --counts erfinv.ckl >/dev/null 2>"$log"
+  CKL_CPU=native ./ckl run --counts inverf.ckl >/dev/null 2>"$log"
   tap_empty "$(awk '$1 == "jit.generated" && $2 > 3 { n = 1 } END { exit !n }' "$log" || cat "$log")" 'machine code of it is made'
-  works 'and with --device=emu' ./ckl run --device=emu erfinv.ckl
+  works 'and with --device=emu' ./ckl run --device=emu inverf.ckl
 fi
-tap_empty "$(./ckl help erfinv | grep -q 'inverse of erf' || ./ckl help erfinv)" 'ckl help erfinv'
-tap_empty "$(./ckl ops --markdown | grep -q '^| `erfinv` | elementwise' || echo absent)" 'ckl ops'
-tap_empty "$(./ckl builtins --markdown | grep -q '`erfinv' || echo absent)" 'ckl builtins'
+tap_empty "$(./ckl help inverf | grep -q 'inverse of erf' || ./ckl help inverf)" 'ckl help inverf'
+tap_empty "$(./ckl ops --markdown | grep -q '^| `inverf` | elementwise' || echo absent)" 'ckl ops'
+tap_empty "$(./ckl builtins --markdown | grep -q '`inverf' || echo absent)" 'ckl builtins'
 
 # ---- the words: help, completion, lists, what is wrong, at the prompt as in a file ----
 
@@ -565,9 +565,9 @@ for t in $tests; do
   "tests/unit/$t" >out 2>&1 && ! grep -q '^not ok' out
   tap_status $? "$t" out
 done
-"${MAKE:-make}" -s tests/cover/ops >"$log" 2>&1 && ! tests/cover/ops --only=erfinv reference >out 2>&1 &&
-  grep -q '^not ok .* erfinv' out && grep -q 'no numbers: tests/cover/make-numbers.py' out
+"${MAKE:-make}" -s tests/cover/ops >"$log" 2>&1 && ! tests/cover/ops --only=inverf reference >out 2>&1 &&
+  grep -q '^not ok .* inverf' out && grep -q 'no numbers: tests/cover/make-numbers.py' out
 tap_status $? 'an operation without numbers for the classes of its set is found' out
 tests/unit/t-fmath >out
-tap_empty "$(grep -q '^ok .* erfinv has the same bits in every expansion' out || cat out)" 'which know of it'
+tap_empty "$(grep -q '^ok .* inverf has the same bits in every expansion' out || cat out)" 'which know of it'
 tap_done
