@@ -250,7 +250,8 @@ static Value of_numbers(Session *s, OpCode op, size_t n, const Value *x, Span at
   return real && r.tag == V_INT ? v_float((double)r.u.i) : r;
 }
 
-/* The sum of a range needs no elements; nor do its ends. False: it is no such argument. */
+/* The sum, the largest and the smallest of a range that is not empty, and how many it has, without
+ * going through it. False: it is no such argument. */
 static bool of_range(Session *s, OpCode op, Value x, Span at, Value *r, int64_t *n) {
   if (x.tag != V_RANGE || x.u.range->lo.tag != V_INT || x.u.range->hi.tag != V_INT) return false;
   int64_t lo = x.u.range->lo.u.i, hi = x.u.range->hi.u.i;
@@ -290,18 +291,25 @@ static bool is_whole(Session *s, const Call *c, int axis_at) {
          !want_bool(s, c->v[axis_at + 1], c->spans[axis_at + 1], "`keep`");
 }
 
-static Value reduce(Session *s, OpCode op, Call *c, int axis_at) {
-  Value x = c->v[0];
-  if (v_is_number(x) && x.tag != V_NODE) return x;
+/* The value of argument 0, *x, if its elements are n numbers and one value is asked for. Else
+ * false, and *x is what arg_elements gives. */
+static bool of_plain(Session *s, OpCode op, Call *c, int axis_at, Value *x, Value *r, int64_t *n) {
   bool numbers, whole = is_whole(s, c, axis_at);
+  if (whole && of_range(s, op, *x, c->spans[0], r, n)) return true;
+  *x = arg_elements(s, c, &numbers);
+  if (!numbers || !whole || builtin_dom_class(op) != DOM_NUM) return false;
+  *n = (int64_t)x->u.list->count;
+  *r = of_numbers(s, op, x->u.list->count, x->u.list->items, c->spans[0]);
+  return true;
+}
+
+static Value reduce(Session *s, OpCode op, Call *c, int axis_at) {
+  Value x = c->v[0], r;
   int64_t count;
-  Value r;
-  if (whole && of_range(s, op, x, c->spans[0], &r, &count)) return r;
-  x = arg_elements(s, c, &numbers);
+  if (v_is_number(x) && x.tag != V_NODE) return x;
+  if (of_plain(s, op, c, axis_at, &x, &r, &count)) return r;
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_NONE && c->v[0].tag != V_NONE) return of_none(s, op, c);
-  if (numbers && whole && builtin_dom_class(op) == DOM_NUM)
-    return of_numbers(s, op, x.u.list->count, x.u.list->items, c->spans[0]);
   x = op_as_tensor(s, x, DT_COUNT, c->spans[0]);
   Type t = op_type_of(s, x);
   DTypeClass want = builtin_dom_class(op);
@@ -329,19 +337,12 @@ BUILTIN_FN(bi_mean) {
   Value x = c->v[0];
   if (v_is_number(x) && x.tag != V_NODE) /* the sum by a count of 1: a float number (rule 16) */
     return op_binary(s, AST_DIV, x, v_int(1), c->at, c->spans[0], c->at);
-  bool numbers, whole = is_whole(s, c, 1);
-  int64_t n_range;
+  int64_t many;
   Value sum;
-  if (whole && of_range(s, OP_SUM, x, c->spans[0], &sum, &n_range))
-    return op_binary(s, AST_DIV, sum, v_int(n_range), c->at, c->spans[0], c->at);
-  x = arg_elements(s, c, &numbers);
+  if (of_plain(s, OP_SUM, c, 1, &x, &sum, &many))
+    return op_binary(s, AST_DIV, sum, v_int(many), c->at, c->spans[0], c->at);
   if (x.tag == V_UNKNOWN) return x;
   if (x.tag == V_NONE) return of_none(s, OP_REDUCE_MAX, c);
-  if (numbers && whole) {
-    Value *items = x.u.list->items, count = v_int((int64_t)x.u.list->count);
-    sum = of_numbers(s, OP_SUM, x.u.list->count, items, c->spans[0]);
-    return op_binary(s, AST_DIV, sum, count, c->at, c->spans[0], c->at);
-  }
   x = op_as_tensor(s, x, x.tag == V_LIST ? DT_F32 : DT_COUNT, c->spans[0]);
   Type t = op_type_of(s, x);
   if (!dt_float((DType)t.dtype))

@@ -10,6 +10,7 @@
 #include "lang/compile/compile.h"
 #include "lang/eval/call.h"
 #include "lang/eval/eval.h"
+#include "lang/eval/model.h"
 #include "lang/eval/op_run.h"
 #include "lang/eval/ops.h"
 #include "lang/eval/seq.h"
@@ -146,33 +147,21 @@ static Value path_leaf(Session *s, void *ud, size_t n, Value *v, const char *pat
   return v[0];
 }
 
-/* `check`: whether there is a part of which it does not know what it is. */
-static bool holds_unknown(Value v) {
-  stack_check();
-  if (v.tag == V_UNKNOWN) return true;
-  size_t n;
-  const Value *items = value_items(v, &n);
-  for (size_t i = 0; items && i < n; i++)
-    if (holds_unknown(items[i])) return true;
-  return false;
-}
-
 /* `check`: as if each part that it does not know were a tensor. */
 static void made_up_paths(Session *s, Texts *t, Value v, const char *path) {
   stack_check();
+  if (v.tag == V_INST) v = model_params_tree(s, v.u.inst, false);
   size_t n;
-  if (!value_items(v, &n)) {
-    path_leaf(s, t, 1, &v, path);
-    return;
-  }
-  for (size_t i = 0; i < n; i++)
-    made_up_paths(s, t, value_items(v, &n)[i], value_part_path(s, path, v, i));
+  const Value *items = value_items(v, &n);
+  if (!items) path_leaf(s, t, 1, &v, path);
+  for (size_t i = 0; items && i < n; i++)
+    made_up_paths(s, t, items[i], value_part_path(s, path, v, i));
 }
 
 BUILTIN_FN(bi_paths) {
   Texts t = {0};
   if (c->v[0].tag == V_UNKNOWN) return c->v[0];
-  if (s->abstract && holds_unknown(c->v[0]))
+  if (s->abstract && !tree_known(s, c->v[0]))
     made_up_paths(s, &t, c->v[0], "");
   else
     tree_map(s, 1, &c->v[0], path_leaf, &t, c->at);

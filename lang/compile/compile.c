@@ -397,6 +397,20 @@ bool call_refused(ErrCode c) {
   }
 }
 
+int call_attempt(Session *s, void (*job)(void *ud), void *ud, bool (*refused)(ErrCode c)) {
+  size_t before = s->diags.count;
+  uint32_t warned = s->warned_count;
+  int64_t runs = s->count.runs;
+  int code = api_guard(s, job, ud), why = -1;
+  if (code == MEM_OK) return -1;
+  for (size_t i = before; i < s->diags.count; i++)
+    if (refused(s->diags.items[i]->code)) why = s->diags.items[i]->code;
+  if (code != MEM_ERR_PROGRAM || why < 0 || s->count.runs != runs) mem_throw(&s->mem, code);
+  dg_rewind(&s->diags, before);
+  s->warned_count = warned;
+  return why;
+}
+
 Value call_run_code(Session *s, FnObj *f, const Args *a) {
   PreparedCall r;
   fail_running_at(s, a->call);

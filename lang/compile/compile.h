@@ -222,9 +222,12 @@ bool effect_run(void *ud, const Graph *g, uint32_t node, Tensor **in, int n, Ten
  * the method in which it happened, or NULL. */
 Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, Span staged,
                const char *inner);
-/* Whether an error says what code cannot do while script may: where code is a choice, and nothing
- * of it has run (count.runs), script does it. */
+/* Whether an error says what code cannot do while script may. */
 bool call_refused(ErrCode c);
+/* Runs job, which compiles and calls code where code is a choice. -1: it has; else the error that
+ * `refused` knows, before anything of the code has run: then diagnostics are as they were, and
+ * script does it. Any other error is thrown on. */
+int call_attempt(Session *s, void (*job)(void *ud), void *ud, bool (*refused)(ErrCode c));
 /* mem_protect that also restores the evaluator's state */
 int api_guard(Session *s, void (*f)(void *ud), void *ud);
 /* NULL when the unit does not know it */

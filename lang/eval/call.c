@@ -176,19 +176,12 @@ static void literal_job(void *ud) {
  * anything has run, script does, then and from then on. */
 static Value call_literal(Session *s, FnObj *f, const Args *a) {
   LiteralJob j = {.s = s, .f = f, .a = a};
-  size_t before = s->diags.count;
-  uint32_t warned = s->warned_count;
-  int64_t runs = s->count.runs;
-  DrawMark draws = random_mark(s);
-  int code = f->as_script ? MEM_ERR_PROGRAM : api_guard(s, literal_job, &j);
-  if (code == MEM_OK) return j.v;
-  bool refused = f->as_script;
-  for (size_t i = before; i < s->diags.count; i++) refused |= call_refused(s->diags.items[i]->code);
-  if (code != MEM_ERR_PROGRAM || !refused || s->count.runs != runs) mem_throw(&s->mem, code);
-  dg_rewind(&s->diags, before);
-  s->warned_count = warned;
-  random_back(s, &draws);
-  f->as_script = true;
+  if (!f->as_script) {
+    DrawMark draws = random_mark(s);
+    if (call_attempt(s, literal_job, &j, call_refused) < 0) return j.v;
+    random_back(s, &draws);
+    f->as_script = true;
+  }
   Value p = v_fn_like(s, f, f->self, f->captures);
   p.u.fn->is_code = false;
   return call_inline(s, p.u.fn, a);

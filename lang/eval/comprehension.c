@@ -356,32 +356,23 @@ static void comp_job(void *ud) {
   j->v = call_run_code(j->s, f.u.fn, &a);
 }
 
+/* An end of a range may be a tensor in script alone. */
+static bool refused_or_end(ErrCode c) {
+  return c == ERR_WANT_INT || call_refused(c);
+}
+
 /* In script: runs the comprehension as one compiled call. False if code cannot do it; nothing has
  * run then. If something must be a constant or an int in code but is not, ranges become arguments,
  * and if it still is no constant, code cannot do it. */
 static bool comp_compiled(Session *s, Node *e, const Axis *axes, Value *out) {
   CompJob j = {.s = s, .e = e, .axes = axes};
-  size_t before = s->diags.count;
-  uint32_t warned = s->warned_count;
-  int64_t runs = s->count.runs;
-  for (;;) {
-    int code = api_guard(s, comp_job, &j);
-    *out = j.v;
-    if (code == MEM_OK) return true;
-    bool refused = false, again = false;
-    for (size_t i = before; i < s->diags.count; i++) {
-      ErrCode c = s->diags.items[i]->code;
-      refused |= call_refused(c) && (c != ERR_NOT_CONST || j.ranges);
-      /* an end of a range may be a tensor in script alone */
-      again |= (c == ERR_NOT_CONST || c == ERR_WANT_INT) && !j.ranges;
-    }
-    if (code != MEM_ERR_PROGRAM || !(refused || again) || s->count.runs != runs)
-      mem_throw(&s->mem, code);
-    dg_rewind(&s->diags, before);
-    s->warned_count = warned;
-    if (!again) return false;
+  int why = call_attempt(s, comp_job, &j, refused_or_end);
+  if (why == ERR_NOT_CONST || why == ERR_WANT_INT) {
     j.ranges = true;
+    why = call_attempt(s, comp_job, &j, call_refused);
   }
+  *out = j.v;
+  return why < 0;
 }
 
 /* Whether the ends are sizes, of the call or of an iteration. */

@@ -542,15 +542,19 @@ Value op_element(Session *s, Value x, int64_t i, Span at) {
   return op_reshape(s, v, t.rank - 1, rest, at);
 }
 
-/* Whether v stretches to the shape t (rule 29). */
-static bool stretches_to(Session *s, Value v, const Type *t) {
-  if (!v_is_tensor(v)) return true;
-  Type vt = op_type_of(s, v);
-  for (int i = 0; i < vt.rank && vt.rank <= t->rank; i++) {
-    Dim d = vt.dim[i];
-    if (d != t->dim[i + t->rank - vt.rank] && d != dim_const(op_dims_of(s), 1)) return false;
+/* Whether a value of this type stretches to a place (rule 29). With `at_call`, sizes of code that
+ * may be equal are compared when it is called. */
+static bool stretches_to(Session *s, const Type *from, const Type *place, bool at_call) {
+  DimTab *dt = op_dims_of(s);
+  Dim one = dim_const(dt, 1);
+  bool fit = from->rank <= place->rank;
+  for (int i = 0; fit && i < from->rank; i++) {
+    Dim a = from->dim[i], b = place->dim[i + place->rank - from->rank];
+    if (a == b || a == one) continue;
+    fit = at_call && s->stage && b != one && dim_compare(dt, a, b) == DIM_MAYBE;
+    if (fit) gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
   }
-  return vt.rank <= t->rank;
+  return fit;
 }
 
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
@@ -565,8 +569,11 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   /* x[mask] = v is where(mask, v, x), unless v is of the elements that the mask picks */
   if (index->count == 1 && ast_is_expr(index->part[0].node)) {
     Value m = index->part[0].v;
-    bool mask = v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL,
-         whole = (s->stage && !s->abstract) || stretches_to(s, v, &t);
+    bool mask = v_is_tensor(m) && op_type_of(s, m).dtype == DT_BOOL, whole = true;
+    if (mask && v_is_tensor(v) && (!s->stage || s->abstract)) {
+      Type vt = op_type_of(s, v);
+      whole = stretches_to(s, &vt, &t, false);
+    }
     if (mask && !whole && s->abstract) return x; /* the run knows how many it picks */
     if (mask && whole) {
       Type mt = op_type_of(s, m);
@@ -591,17 +598,7 @@ Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, S
   if (vt.dtype != t.dtype)
     fail_help(s, ERR_DTYPE_MIX, at, fail_text(s, "`%s(..)` casts", dtype_info[t.dtype].name),
               "the place is %s, the value %s", dtype_info[t.dtype].name, dtype_info[vt.dtype].name);
-  bool fit = vt.rank <= pt.rank;
-  for (int i = 0; fit && i < vt.rank; i++) {
-    Dim a = vt.dim[i], b = pt.dim[i + pt.rank - vt.rank];
-    Dim one = dim_const(dt, 1);
-    if (a == b || a == one) continue;
-    if (b != one && dim_compare(dt, a, b) == DIM_MAYBE && s->stage) /* as for operands (rule 29) */
-      gr_check(s->stage->g, CHECK_EQ, a, b, "the shapes of the place and the value differ");
-    else
-      fit = false;
-  }
-  if (!fit) {
+  if (!stretches_to(s, &vt, &pt, true)) {
     pt.dtype = t.dtype;
     Buf b;
     buf_init_arena(&b, &s->scratch);

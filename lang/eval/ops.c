@@ -763,5 +763,3 @@ Value op_dim_node(Session *s, Dim d) {
   v.u.v = gr_dim(s->stage->g, d);
   return v;
 }
-
-/* Rule 38: structural equality; tensors inside compare by all(==). */

@@ -211,22 +211,18 @@ static void legal_call(Legal *l, Node *c) {
     if (why && !desugar_local_binds((Node *)l->root, c->name)) refuse(l, c->span, why);
   }
   if (c->kind != N_DOT) return;
-  if (c->dot.object->kind == N_NAME && !local_find(s, c->dot.object->name)) {
-    Global *g = global_find(s, s->frame->module, c->dot.object->name);
-    if (g && g->kind == G_MODULE) { /* module.f */
-      Global *h = global_find(s, g->v.u.module, c->dot.name.name);
-      if (h && h->kind == G_MODEL) refuse(l, c->span, "models are made in script");
-      if (h && h->v.tag == V_FN && !h->v.u.fn->is_code) refuse(l, c->span, "this calls a proc");
-    }
-  }
-  if (c->dot.object->kind == N_NAME) { /* instance.f */
+  if (c->dot.object->kind == N_NAME) {
     Local *x = local_find(s, c->dot.object->name);
     Global *g = x ? NULL : global_find(s, s->frame->module, c->dot.object->name);
     Value v = x ? x->v : g ? g->v : v_unit();
-    Node *m = v.tag == V_INST
-                  ? rs_model_member(s, v.u.inst->model->decl, c->dot.name.name, UINT32_MAX)
-                  : NULL;
-    if (m && m->kind == N_FN && m->fn->is_proc) refuse(l, c->dot.name.span, "this calls a proc");
+    if (g && g->kind == G_MODULE) { /* module.f */
+      Global *h = global_find(s, v.u.module, c->dot.name.name);
+      if (h && h->kind == G_MODEL) refuse(l, c->span, "models are made in script");
+      if (h && h->v.tag == V_FN && !h->v.u.fn->is_code) refuse(l, c->span, "this calls a proc");
+    } else if (v.tag == V_INST) { /* instance.f */
+      Node *m = rs_model_member(s, v.u.inst->model->decl, c->dot.name.name, UINT32_MAX);
+      if (m && m->kind == N_FN && m->fn->is_proc) refuse(l, c->dot.name.span, "this calls a proc");
+    }
   }
   const Builtin *b = builtin_find(s, c->dot.name.name);
   if (b && (b->flags & BI_SCRIPT)) refuse(l, c->dot.name.span, "this works in script only");

@@ -333,14 +333,19 @@ static bool one_cholesky(const Job *j, Work *w, const Batch *b, char *const *roo
   return done == n && !ref_stopped(w->r);
 }
 
+/* The one result of a job, of the shape of b. */
+static Tensor *result_like(Ref *r, Job *j, const Tensor *b) {
+  j->out[0] = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
+  bool ok = j->out[0] && each_matrix(r, j, b);
+  return ok ? j->out[0] : ref_drop(j->out[0]);
+}
+
 Tensor *ref_cholesky(Ref *r, const Tensor *x) {
   int64_t n = x->dim[x->rank - 1];
   Job j = {one_cholesky, .k = kind_of(x->dtype), .x = x, .n = n, .side = n > LEAF ? n : 0};
   j.room[0] = area(n, n);
   j.work = (double)n * n * (n + 30) / 3;
-  j.out[0] = ref_new(r, x->store->dev, x->dtype, x->rank, x->dim);
-  bool ok = j.out[0] && each_matrix(r, &j, x);
-  return ok ? j.out[0] : ref_drop(j.out[0]);
+  return result_like(r, &j, x);
 }
 
 static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
@@ -423,9 +428,7 @@ Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, boo
   j.one = one_triangular;
   j.flag = upper;
   j.other = unit;
-  j.out[0] = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
-  bool ok = j.out[0] && each_matrix(r, &j, b);
-  return ok ? j.out[0] : ref_drop(j.out[0]);
+  return result_like(r, &j, b);
 }
 
 /* The rows of a permutation; false with r->err filled if it is none of n rows. */
@@ -461,9 +464,7 @@ Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b,
   j.one = one_solve;
   j.perm = perm;
   j.flag = across;
-  j.out[0] = ref_new(r, b->store->dev, b->dtype, b->rank, b->dim);
-  bool ok = j.out[0] && each_matrix(r, &j, b);
-  return ok ? j.out[0] : ref_drop(j.out[0]);
+  return result_like(r, &j, b);
 }
 
 /* ---- eigenvalues, QR and singular values */

@@ -1,22 +1,8 @@
 """Prints the cases of tests/cover/builtins.txt for stdlib/shelf/arrays.ckl: python3 make-arrays.py > arrays.
 The values are those of NumPy 2 in double precision; segments are sums, maxima and softmax over the rows of an id."""
 import numpy as np
+from cases import A, case, row
 
-def val(v, dt):
-    v = np.asarray(v)
-    if v.dtype == bool: return repr(v.tolist()).replace("True", "true").replace("False", "false")
-    ints = v.dtype.kind in "iu"
-    return f"{'i64' if ints else dt}({repr(v.tolist())})"
-
-def case(call, inputs, want, opts="", dt="f64", exact=False):
-    ins = "; ".join(f"{k} = {v if isinstance(v, str) else val(v, dt)}" for k, v in inputs.items())
-    if isinstance(want, tuple): w = "(" + ", ".join(val(v, dt) for v in want) + ")"
-    else: w = want if isinstance(want, str) else val(want, dt)
-    print(f"{call} | {ins} | {'' if exact else '~ '}{w}" + (f" | {opts}" if opts else ""))
-
-def row(name): print(f"\n[{name}]")
-
-A = np.array
 m = A([[1.5, 2, 0.5], [4, -1, 7]])
 q = A([[1.5, 2, 0.25], [4, -1, 7], [0.75, 3, 5]])
 row("linspace")

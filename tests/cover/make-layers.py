@@ -4,17 +4,8 @@ import itertools
 
 import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
+from cases import A, case, row
 
-A = np.array
-def val(v):
-    v = np.asarray(v)
-    return f"{'i64' if v.dtype.kind == 'i' else 'f64'}({v.tolist()!r})"
-def case(call, inputs, want, opts=""):
-    ins = "; ".join(f"{k} = {val(v)}" for k, v in inputs.items())
-    print(f"{call} | {ins} | ~ {want if isinstance(want, str) else val(want)}" + (f" | {opts}" if opts else ""))
-def row(name, *kinds):
-    print(f"\n[{name}]")
-    for k in kinds: print(f"kinds {k}")
 def wave(shape, k): return np.round(np.sin(0.7 * np.arange(int(np.prod(shape))) + 1.3 * k), 2).reshape(shape)
 
 m = A([[1.5, 2, 0.5], [4, -1, 7]])

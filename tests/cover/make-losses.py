@@ -4,15 +4,8 @@ import jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 import jax.nn as jn
 from jax.scipy.special import xlogy
+from cases import A, case, row
 
-A = np.array
-def val(v):
-    v = np.asarray(v)
-    return f"{'i64' if v.dtype.kind == 'i' else 'f64'}({v.tolist()!r})"
-def case(call, inputs, want, opts=""):
-    ins = "; ".join(f"{k} = {val(v)}" for k, v in inputs.items())
-    print(f"{call} | {ins} | ~ {val(want)}" + (f" | {opts}" if opts else ""))
-def row(name): print(f"\n[{name}]")
 x = A([-7.5, -2.3, -0.4, 0.25, 1.5, 8])
 m = A([[1.5, 2, 0.5, -1], [4, -1, 0.75, 2.5]])
 for name, f in (("elu", jn.elu), ("selu", jn.selu), ("celu", jn.celu), ("mish", jn.mish), ("hardswish", jn.hard_swish),
