@@ -101,6 +101,12 @@ Span span_join(Span a, Span b) {
   return a;
 }
 
+const Node *ast_places(const Node *st) {
+  const Node *b = st->kind == N_EXPR_STMT && st->expr->kind == N_BLOCK ? st->expr : NULL;
+  const Node *let = b && b->list.count ? b->list.items[0] : NULL;
+  return let && let->kind == N_LET && let->let.places ? let : NULL;
+}
+
 const char *ast_plain_text(const Node *n, uint32_t *len) {
   *len = 0;
   if (n->kind != N_STRING || n->string.count > 1) return NULL;

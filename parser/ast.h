@@ -156,6 +156,7 @@ struct Node {
 
     struct {
       Node *pat, *type, *init;
+      Node *places; /* of `(a, b) = e`, the first statement of its block: (a, b); else NULL */
       bool is_var;
     } let; /* type or NULL */
     struct {
@@ -271,6 +272,8 @@ void ast_dump(Buf *out, const Node *n);
 /* The smallest span that holds both (they are in one file). */
 Span span_join(Span a, Span b);
 
+/* The first statement of the block that stands for `(a, b) = e`, if `st` is one; else NULL. */
+const Node *ast_places(const Node *st);
 /* Text of a string without holes; NULL and *n = 0 when it has one. Never NULL for "". */
 const char *ast_plain_text(const Node *string, uint32_t *n);
 /* Where the text of a string begins, if it stands in the source byte by byte; else 0. */

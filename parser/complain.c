@@ -476,7 +476,7 @@ static bool brackets_missing(Parser *ps, Tok t) {
     return say(ps, ERR_SYNTAX, t.lo, t.hi,
                value ? "several values or names stand in parentheses"
                      : "several names stand in parentheses",
-               "new names `let (a, b) = (1, 2)`; a `var` of before gets its value alone, `a = 1`");
+               "new names `let (a, b) = (1, 2)`; a `var` of before `(a, b) = (1, 2)`");
   if (value && (top(ps) == 0 || top(ps) == '{'))
     return say(ps, ERR_SYNTAX, t.lo, t.hi, "several values stand in parentheses", "(1, 2)");
   return false;

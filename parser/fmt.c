@@ -986,7 +986,10 @@ static void put_node(Fmt *f, const Node *n) {
     put_expr(f, n->assign.target, P_LAMBDA);
     put_value_of(f, n->assign.op, n->assign.value);
     break;
-  case N_EXPR_STMT: put_expr(f, n->expr, P_LAMBDA); break;
+  case N_EXPR_STMT:
+    put_expr(f, ast_places(n) ? ast_places(n)->let.places : n->expr, P_LAMBDA);
+    if (ast_places(n)) put_value_of(f, AST_NONE, ast_places(n)->let.init);
+    break;
   case N_FOR:
   case N_WHILE:
   case N_COMP_FOR: put_loop(f, n); break;

@@ -8,6 +8,7 @@
  * is nested too deeply, reading stops and the tree so far is returned. */
 #include "parser/lex.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "parser/grammar.h"
@@ -123,7 +124,50 @@ static void ps_update(Parser *ps, const Node *target, Node *value) {
   first->call.args = *all;
 }
 
+/* The pattern that takes apart what the places of a tuple get, and in `sets` an assignment of each
+ * name of it to its place. The names hold a blank, as none in a program does. */
+static Node *places(Parser *ps, Node *target, Node *value, NodeList *sets) {
+  Span at = target->span;
+  bool tuple = target->kind == N_TUPLE;
+  Node *p;
+  if (tuple) {
+    const NodeList *l = &target->list;
+    const NodeList *v =
+        value && value->kind == N_TUPLE && value->list.count == l->count ? &value->list : NULL;
+    p = ps_node(ps, N_PAT_TUPLE, at.lo, at.hi);
+    for (uint32_t i = 0; i < l->count; i++)
+      ps_push(ps, &p->list, places(ps, l->items[i], v ? v->items[i] : NULL, sets));
+    return ps_done(ps, p);
+  }
+  if (target->kind == N_NAME && !strcmp(target->name, "_"))
+    return ps_node(ps, N_PAT_WILD, at.lo, at.hi);
+  char text[16];
+  int n = snprintf(text, sizeof text, " %u", (unsigned)sets->count);
+  p = ps_node(ps, N_PAT_NAME, at.lo, at.hi);
+  p->word = (Word){.name = names_get(ps->c->names, text, (size_t)n), .span = at};
+  Node *given = ps_node(ps, N_NAME, at.lo, at.hi);
+  if (value) given->span = value->span;
+  given->name = p->word.name;
+  ps_push(ps, sets, ps_assign(ps, AST_NONE, target, given));
+  return p;
+}
+
+/* (a, b) = e: { let (" 0", " 1") = e; a = " 0"; b = " 1" } */
+static Node *assign_each(Parser *ps, Node *target, Node *value) {
+  NodeList sets = {0}, all = {0};
+  Node *let = ps_node(ps, N_LET, target->span.lo, value->span.hi);
+  let->let.pat = places(ps, target, value, &sets);
+  let->let.init = value;
+  let->let.places = target;
+  ps_push(ps, &all, ps_done(ps, let));
+  for (uint32_t i = 0; i < sets.count; i++) ps_push(ps, &all, sets.items[i]);
+  Node *n = ps_node(ps, N_EXPR_STMT, target->span.lo, value->span.hi);
+  n->expr = ps_block(ps, &all, target->span.lo, value->span.hi);
+  return ps_done(ps, n);
+}
+
 Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
+  if (op == AST_NONE && target->kind == N_TUPLE) return assign_each(ps, target, value);
   if (op == AST_UPDATE) ps_update(ps, target, value);
   Node *n = ps_node(ps, N_ASSIGN, target->span.lo, value->span.hi);
   n->assign.op = op;
@@ -135,10 +179,8 @@ Node *ps_assign(Parser *ps, AstOp op, Node *target, Node *value) {
       target->kind != N_BAD) {
     Diag *g = lex_error(&ps->lx, ERR_SYNTAX_ASSIGN, target->span.lo, target->span.hi,
                         "only a name, a field or an index can be assigned");
-    if (target->kind == N_TUPLE || target->kind == N_UNIT)
-      lex_help(&ps->lx, g,
-               "for new names write `let (a, b) = ..`; for a `var` of before, in a loop too, "
-               "`let t = ..` and then `a = t.0; b = t.1`");
+    if (target->kind == N_TUPLE)
+      lex_help(&ps->lx, g, "several places are assigned by `=`: `(a, b) = (a + 1, b + 1)`");
     else if (target->kind == N_BINARY)
       lex_help(&ps->lx, g, "to compare write `==`");
     else if (target->kind == N_CALL && target->call.callee->kind == N_NAME)

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/file.h"
 
@@ -156,7 +157,7 @@ ImageKind image_kind(const char *file) {
   } kinds[] = {{".png", IMAGE_PNG}, {".ppm", IMAGE_PPM}, {".pgm", IMAGE_PGM}};
   size_t n = strlen(file);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (n >= 4 && !strcmp(file + n - 4, kinds[i].ending)) return kinds[i].kind;
+    if (n >= 4 && !strcasecmp(file + n - 4, kinds[i].ending)) return kinds[i].kind;
   return IMAGE_OTHER;
 }
 

@@ -27,6 +27,7 @@ static const char *const code[DT_COUNT] = {
 
 typedef struct Header {
   DType dtype;
+  int stored; /* bytes of an unsigned element that becomes a wider one; else 0 */
   bool swapped, fortran;
   int rank;
   int64_t dim[CKL_MAX_RANK];
@@ -79,6 +80,13 @@ static bool read_dtype(Cursor *c, Header *h) {
   int dt = 0;
   bool order = n == 3 && strchr("<>=|", s[0]) != NULL;
   while (dt < DT_COUNT && !(order && code[dt] && !memcmp(code[dt], s + 1, 2))) dt++;
+  if (order && dt == DT_COUNT && s[1] == 'u' && (s[2] == '2' || s[2] == '4' || s[2] == '8')) {
+    h->stored = s[2] - '0';
+    dt = h->stored == 2 ? DT_I32 : DT_I64;
+  }
+  if (n > 2 && s[1] == 'c')
+    return err_set(c->err, "%s: has complex numbers; save its real and its imaginary part",
+                   c->name);
   if (dt == DT_COUNT) {
     char shown[40];
     size_t most = n < sizeof shown - 1 ? n : sizeof shown - 1;
@@ -152,6 +160,23 @@ static void swap_bytes(void *data, int64_t n, size_t each) {
     }
 }
 
+/* Unsigned numbers of `stored` bytes lie at the end of the elements of t, which they become. The
+ * next one is never written over: n - i numbers need no more than their bytes behind it. */
+static bool widen(Tensor *t, int64_t n, const FileIn *in, int stored, Err *e) {
+  size_t each = dt_size(t->dtype), k = (size_t)stored;
+  unsigned char *to = t->store->data;
+  const unsigned char *from = to + (size_t)n * (each - k);
+  for (int64_t i = 0; i < n; i++, from += k, to += each) {
+    uint64_t v = 0;
+    memcpy(&v, from, k);
+    if (v > INT64_MAX)
+      return err_set(e, "%s: element %lld is %llu, more than an i64 holds", in->name, (long long)i,
+                     (unsigned long long)v);
+    memcpy(to, &v, each);
+  }
+  return true;
+}
+
 static Tensor *turned(Mem *m, Tensor *t) {
   int64_t dim[CKL_MAX_RANK], stride[CKL_MAX_RANK];
   for (int i = 0; i < t->rank; i++) {
@@ -165,7 +190,7 @@ static Tensor *turned(Mem *m, Tensor *t) {
 
 static Tensor *read_elements(Mem *m, const FileIn *in, uint64_t at, const Header *h, Err *e) {
   int64_t dim[CKL_MAX_RANK] = {0}, count = tn_product(h->rank, h->dim),
-          each = (int64_t)dt_size(h->dtype);
+          each = h->stored ? h->stored : (int64_t)dt_size(h->dtype);
   uint64_t left = in->size - at;
   if (count < 0 || count > INT64_MAX / each || (uint64_t)(count * each) > left) {
     err_set(e, "%s: has %llu bytes of elements, its shape needs more", in->name,
@@ -179,16 +204,24 @@ static Tensor *read_elements(Mem *m, const FileIn *in, uint64_t at, const Header
   }
   for (int i = 0; i < h->rank; i++) dim[i] = h->dim[h->fortran ? h->rank - 1 - i : i];
   Tensor *t = tn_new(m, DEV_CPU, h->dtype, h->rank, dim);
-  if (t && !file_in_read(in, at, t->store->data, left, e)) {
+  if (!t) {
+    err_nomem(e, in->name);
+    return NULL;
+  }
+  unsigned char *elements =
+      (unsigned char *)t->store->data + count * ((int64_t)dt_size(h->dtype) - each);
+  bool ok = file_in_read(in, at, elements, left, e);
+  if (ok && h->swapped) swap_bytes(elements, count, (size_t)each);
+  if (ok && h->stored) ok = widen(t, count, in, h->stored, e);
+  if (!ok) {
     tn_unref(t);
     return NULL;
   }
-  if (t && h->swapped) swap_bytes(t->store->data, count, (size_t)each);
-  if (t && h->dtype == DT_BOOL) {
+  if (h->dtype == DT_BOOL) {
     unsigned char *b = t->store->data;
     for (int64_t i = 0; i < count; i++) b[i] = b[i] != 0; /* a bool has no other bytes */
   }
-  if (t && h->fortran && h->rank > 1) t = turned(m, t);
+  if (h->fortran && h->rank > 1) t = turned(m, t);
   if (!t) err_nomem(e, in->name);
   return t;
 }

@@ -18,7 +18,18 @@
 #include "runtime/folder.h"
 #include "runtime/lines.h"
 
+/* NumPy's order, the file first. */
+static void file_comes_last(Session *s, Call *c) {
+  if (c->n < 2 || c->v[0].tag != V_STR || c->v[1].tag == V_STR) return;
+  const char *x = fail_source_text(s, c->spans[1], "x");
+  fail_help(s, ERR_WANT_TENSOR, c->spans[0],
+            fail_text(s, "write `%s(%s, %s)`", c->b->name, x,
+                      fail_source_text(s, c->spans[0], "\"name\"")),
+            "the file comes last");
+}
+
 const char *arg_path(Session *s, Call *c, int i) {
+  if (i == 1) file_comes_last(s, c);
   const char *path = want_str(s, c->v[i], c->spans[i], "the path");
   if (strlen(path) != c->v[i].u.str->n)
     fail_at(s, ERR_FILE, c->spans[i], "a path has no NUL character");
@@ -31,6 +42,7 @@ const Tensor *arg_known(Session *s, Call *c, int i, const char *what) {
   bool weak = v_is_weak_list(v) || v_is_number(v) || v.tag == V_BOOL;
   if (weak) v = op_as_tensor(s, v, DT_COUNT, c->spans[i]);
   Tensor *t = v_tensor_of(v);
+  if (!t && i == 0) file_comes_last(s, c);
   if (!t)
     fail_at(s, ERR_WANT_TENSOR, c->spans[i], "%s is a tensor, not %s", what,
             value_type_text(s, c->v[i]));

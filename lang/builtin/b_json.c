@@ -130,11 +130,18 @@ static void put_element(Writer *w, const Tensor *t, int64_t i) {
 }
 
 /* Nested lists; the last axis stands on one line. */
+/* What is written can be read. */
+static void check_depth(const Writer *w, int level) {
+  if (level >= JSON_DEEP)
+    fail_at(w->s, ERR_SAVE, w->at, "JSON nests at most %d deep", (int)JSON_DEEP);
+}
+
 static void put_tensor(Writer *w, const Tensor *t, int axis, int64_t *at, int level) {
   if (axis == t->rank) {
     put_element(w, t, (*at)++);
     return;
   }
+  check_depth(w, level);
   bool last = axis == t->rank - 1;
   buf_putc(&w->out, '[');
   for (int64_t i = 0; i < t->dim[axis]; i++) {
@@ -188,6 +195,7 @@ static void put_value(Writer *w, Value v, int level) {
   case V_DICT: break;
   default: fail_at(w->s, ERR_SAVE, w->at, "JSON has no %s", value_type_text(w->s, v));
   }
+  check_depth(w, level);
   const Value *items = value_items(v, &n);
   bool keys = v.tag == V_RECORD || v.tag == V_DICT, flat = !keys;
   for (size_t i = 0; i < n; i++) flat = flat && is_plain(items[i]);

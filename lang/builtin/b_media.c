@@ -3,6 +3,7 @@
  * In: paths, tensors of script. Out: tensors, or files that other programs read. The formats are
  * those of runtime/npy.h, zip.h, image.h, wav.h; here values are made to fit them, or refused.
  */
+#include <math.h>
 #include <string.h>
 
 #include "lang/builtin/builtin.h"
@@ -145,6 +146,9 @@ BUILTIN_FN(bi_read_image) {
 static uint8_t pixel(Session *s, const Tensor *t, int64_t i, Span at) {
   if (t->dtype == DT_U8) return (uint8_t)tn_get_i64(t, i);
   double x = tn_get_f64(t, i);
+  if (isnan(x))
+    fail_help(s, ERR_VALUE, at, "`nan_to_num(x)` puts a number there",
+              "a picture of floats goes from 0 to 1, element %lld is nan", (long long)i);
   if (!(x >= 0 && x <= 1))
     fail_help(s, ERR_VALUE, at, "`clamp(x, 0.0, 1.0)` cuts what lies outside",
               "a picture of floats goes from 0 to 1, element %lld is %g", (long long)i, x);

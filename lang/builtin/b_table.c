@@ -237,6 +237,11 @@ BUILTIN_FN(bi_write_csv) {
     write_columns(s, c, c->v[0]);
     return v_unit();
   }
+  const Value *row = c->v[0].tag == V_LIST && c->v[0].u.list->count ? c->v[0].u.list->items : NULL;
+  if (row && (row->tag == V_RECORD || row->tag == V_DICT || row->tag == V_TUPLE))
+    fail_help(s, ERR_WANT_TENSOR, c->spans[0],
+              "with rows `rs`: `(a = [r.a for r in rs], b = [r.b for r in rs])`",
+              "a table is written by columns, this is a list of rows");
   const Tensor *t = arg_known(s, c, 0, "what is written");
   if (t->rank != 1 && t->rank != 2)
     fail_at(s, ERR_RANK, c->spans[0], "a table has one axis, a column, or two, not %d", t->rank);

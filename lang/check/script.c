@@ -17,6 +17,7 @@
 #include "lang/eval/seq.h"
 #include "lang/names/desugar.h"
 #include "lang/names/module.h"
+#include "lang/eval/want.h"
 #include "lang/value/fail.h"
 
 Value abstract_comp(Session *s, Node *e) {
@@ -51,7 +52,7 @@ Value abstract_element(Session *s, Value it, Span at) {
   if (it.tag == V_SEQ || it.tag == V_UNKNOWN || it.tag == V_STR || it.tag == V_LIST ||
       it.tag == V_TUPLE || it.tag == V_DICT)
     return v_unknown();
-  fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
+  want_elements(s, it, at, "`for`");
 }
 
 bool abstract_only(Session *s, const Call *c) {

@@ -161,7 +161,7 @@ static void comp_iterations(CompRun *c, uint32_t k) {
     c->over_seq = true;
     seq_comp(s, it, at, c, k, (void (*)(void *, uint32_t, Value))comp_iteration);
   } else {
-    fail_at(s, ERR_ITERATE, at, "a comprehension cannot go through %s", value_type_text(s, it));
+    want_elements(s, it, at, "a comprehension");
   }
   elements_end(s, element);
 }

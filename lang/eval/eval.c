@@ -619,8 +619,7 @@ static void loop_bounds(Session *s, const Node *st, Value it, int64_t *lo, int64
     *hi = seq_size(s, it, at);
     return;
   }
-  if (!v_is_tensor(it))
-    fail_at(s, ERR_ITERATE, at, "`for` cannot go through %s", value_type_text(s, it));
+  if (!v_is_tensor(it)) want_elements(s, it, at, "`for`");
   Type t = op_type_of(s, it);
   if (t.rank == 0) fail_at(s, ERR_ITERATE, at, "a rank-0 tensor has no elements to go through");
   if (s->stage)

@@ -518,7 +518,11 @@ Value op_index(Session *s, Value x, const Index *index) {
     if (!weak)
       fail_at(s, ERR_INDEX_COUNT, at, "%s takes one index", x.tag == V_LIST ? "a list" : "a tuple");
   }
-  if (x.tag == V_INST || x.tag == V_RECORD || x.tag == V_FN || v_is_number(x) || x.tag == V_SEQ)
+  if (x.tag == V_RECORD)
+    fail_help(s, ERR_INDEX_KIND, at,
+              "a field is read by its name: `r.x`; `paths(r)` lists the names",
+              "%s cannot be indexed", value_type_text(s, x));
+  if (x.tag == V_INST || x.tag == V_FN || v_is_number(x) || x.tag == V_SEQ)
     fail_at(s, ERR_INDEX_KIND, at, "%s cannot be indexed", value_type_text(s, x));
   return part_of(s, index_tensor(s, x, index));
 }

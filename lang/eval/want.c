@@ -120,3 +120,16 @@ const char *want_str(Session *s, Value v, Span at, const char *what) {
     fail_at(s, ERR_WANT_STR, at, "%s must be a str, not %s", what, value_type_text(s, v));
   return v.u.str->s;
 }
+
+void want_elements(Session *s, Value it, Span at, const char *by) {
+  Diag *d = fail_report(s, ERR_ITERATE, at, "%s cannot go through %s", by, value_type_text(s, it));
+  const char *t = fail_source_text(s, at, it.tag == V_INT ? "n" : "tree");
+  if (it.tag == V_INT)
+    dg_help(&s->diags, d, "`0..%s` are the ints below it", t);
+  else if (it.tag == V_RECORD || it.tag == V_INST)
+    dg_help(&s->diags, d,
+            "`each(fn(x) = .., %s)` goes through its leaves, `map` makes a tree of what a function "
+            "gives; with `path = true` the function gets the name first",
+            it.tag == V_INST ? fail_text(s, "params(%s)", t) : t);
+  fail_raise(s);
+}

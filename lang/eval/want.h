@@ -13,6 +13,8 @@ bool want_known_bool(const Session *s, Value v, int64_t *out);
 int64_t want_int(Session *s, Value v, Span at, const char *what);
 double want_float(Session *s, Value v, Span at, const char *what);
 bool want_bool(Session *s, Value v, Span at, const char *what); /* static bool */
+/* Fails: `by`, a `for` or a comprehension, cannot go through `it`. */
+_Noreturn void want_elements(Session *s, Value it, Span at, const char *by);
 const char *want_str(Session *s, Value v, Span at, const char *what);
 
 #endif

@@ -131,6 +131,9 @@ Value tree_arith(Session *s, AstOp op, Value a, Value b, Span at, Span left, Spa
   if (a.tag == V_NONE || b.tag == V_NONE)
     fail_at(s, ERR_OPERAND, a.tag == V_NONE ? left : right, "`%s` does not work on none",
             ast_op_text(op));
+  if (op == AST_MOD && a.tag == V_STR)
+    fail_help(s, ERR_OPERAND, left, "a hole holds a value and its format: \"{x:.2f}\"",
+              "`%%` does not work on a text");
   if (op != AST_ADD && op != AST_SUB && op != AST_MUL && op != AST_DIV)
     fail_at(s, ERR_OPERAND, ta ? left : right, "`%s` does not work on %s", ast_op_text(op),
             value_type_text(s, ta ? a : b));

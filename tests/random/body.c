@@ -702,7 +702,14 @@ static void updated(Maker *m, int into) {
   Var a = *v;
   int n = m->p->statements;
   const char *to = body_define(m, &a)->name;
-  if (chance(m, 50))
+  if (chance(m, 33))
+    line(m, into,
+         "var (up%1$d, on%1$d) = (%2$s, 0.5 * %2$s)\nvar xs%1$d = list(%2$s, on%1$d)\n"
+         "for _ in 0..3 { (up%1$d, on%1$d) = (on%1$d, up%1$d - 0.5 * on%1$d) }\n"
+         "(xs%1$d[0], (_, xs%1$d[1])) = (on%1$d, (up%1$d, xs%1$d[0]))\n"
+         "let %3$s = xs%1$d[0] + up%1$d * xs%1$d[1]",
+         n, a.name, to);
+  else if (chance(m, 50))
     line(m, into,
          "var up%1$d = 1 * %2$s\nup%1$d[0] *= 0.5\nlet kept%1$d = up%1$d\nup%1$d[0] += 1\n"
          "up%1$d .= clamp(-3.0, 3.0)\nup%1$d[0:1] = up%1$d[-1]\nlet %3$s = up%1$d - kept%1$d",

@@ -120,6 +120,8 @@ static const Row trees[] = {
     {"let t: data.Table = e", "(let t : data.Table e)"},
     {"let m: params[net] = e", "(let m : (type-name params net) e)"},
     {"x = 3", "(assign = x 3)"},
+    {"(a, _, b[0]) = c",
+     "(do (block (let (pat-tuple  0 _  1) c) (assign = a  0) (assign = (index b 0)  1)))"},
     {"x[i].f += 3", "(assign + (dot (index x i) f) 3)"},
     {"x -= 1; x *= 2; x /= 3; x @= y", "(assign - x 1)\n"
                                        "(assign * x 2)\n"
@@ -354,12 +356,11 @@ static const Row errors[] = {
     {"let (a, b = 3", "1:11 syntax-1 expected `)` or `,`, found `=`\n"},
     {"a.b.0.c = 3\n"
      "f(x) = 3\n"
-     "(a, b) = c",
+     "(a, b) += c",
      "2:1 syntax-14 only a name, a field or an index can be assigned\n"
      "  help: a function is declared with `fn f(x) = e`\n"
      "3:1 syntax-14 only a name, a field or an index can be assigned\n"
-     "  help: for new names write `let (a, b) = ..`; for a `var` of before, in a loop too, "
-     "`let t = ..` and then `a = t.0; b = t.1`\n"},
+     "  help: several places are assigned by `=`: `(a, b) = (a + 1, b + 1)`\n"},
     {"fn f(x) { model M { } \n"
      " param x: f32 }\n"
      "param y: f32",
