@@ -25,14 +25,8 @@ static Val triangle(Rule *r, Val a, Val z, bool upper, bool unit) {
   return op2(r, OP_TRIANGULAR, a, z, 2, (Attr[]){attr_i(AT_UPPER, upper), attr_i(AT_UNIT, unit)});
 }
 
-/* Murray 2016, "Differentiation of the Cholesky decomposition", equation 10: the gradient of a is
- * l^-T s l^-1 with s the symmetric half of l^T dl, the diagonal halved. */
 GRAD(CHOLESKY) {
-  Val lt = swap(y);
-  Val low = part(r, op2(r, OP_DOT, lt, part(r, dy, LOWER), 0, NULL), LOWER);
-  Val s = mul(half, sub(add(low, swap(low)), part(r, low, UPPER)));
-  Val left = triangle(r, lt, s, true, false);
-  return triangle(r, lt, swap(left), true, false);
+  return op2(r, OP_CHOLESKY_GRAD, y, dy, 0, NULL);
 }
 
 GRADS(LU) {
@@ -75,6 +69,22 @@ static Val on_diagonal(Rule *r, Val like) {
 
 static Val matmul(Rule *r, Val x, Val z) {
   return op2(r, OP_DOT, x, z, 0, NULL);
+}
+
+/* By Murray 2016, "Differentiation of the Cholesky decomposition", equation 10, the result y is
+ * l^-T s l^-1 with s the symmetric half of the lower triangle of l^T g. With h the cotangent of y
+ * that of s is l^-1 h l^-T, and that of l^-1 gives -y (h + h^T) l^-T. */
+GRADS(CHOLESKY_GRAD) {
+  Val l = part(r, r->in[0], LOWER), g = part(r, r->in[1], LOWER), y = r->out[0], h = r->dout[0];
+  Val dy = y; /* gives `half` its dtype */
+  if (val_none(h)) return;
+  Val both = mul(half, add(h, swap(h)));
+  Val s = triangle(r, l, swap(triangle(r, l, both, false, false)), false, false);
+  s = part(r, where(on_diagonal(r, s), mul(half, s), s), LOWER);
+  if (r->wants[1]) r->dx[1] = part(r, matmul(r, l, s), LOWER);
+  if (!r->wants[0]) return;
+  Val turn = swap(triangle(r, l, matmul(r, add(both, both), y), false, false));
+  r->dx[0] = part(r, sub(matmul(r, g, swap(s)), turn), LOWER);
 }
 
 /* Elements [from, from + n) along the last axis (across) or the last but one. */

@@ -348,6 +348,10 @@ static bool run_CHOLESKY(Run *r) {
   return give(r, ref_cholesky(&r->ref, r->in[0]));
 }
 
+static bool run_CHOLESKY_GRAD(Run *r) {
+  return give(r, ref_cholesky_grad(&r->ref, r->in[0], r->in[1]));
+}
+
 static bool run_LU(Run *r) {
   bool regular = attr_or(r, AT_REGULAR, 0) != 0;
   return ref_lu(&r->ref, r->in[0], regular, &r->out[0], &r->out[1], &r->out[2]) || fail(r);

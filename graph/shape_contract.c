@@ -112,6 +112,18 @@ bool shape_cholesky(C *c) {
   return true;
 }
 
+bool shape_cholesky_grad(C *c) {
+  const Type *l = c->in[0], *g = c->in[1];
+  Device dev;
+  int axis;
+  if (!sh_devices(c, &dev) || !square(c, 0) || !sh_domain(c, 1)) return false;
+  if (g->dtype != l->dtype || g->rank != l->rank ||
+      !sh_same_dims(c, l, g, "the gradient of a factor is of another shape", &axis))
+    return gerr_set(c->e, ERR_IR_FORM, 1, "`cholesky_grad` takes a gradient of its factor");
+  c->out[0] = *l;
+  return true;
+}
+
 bool shape_lu(C *c) {
   const Type *x = c->in[0];
   if (!square(c, 0) || !sh_option(c, AT_REGULAR, 2)) return false;

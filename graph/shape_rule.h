@@ -81,6 +81,7 @@ bool shape_eigh(C *c);
 bool shape_qr(C *c);
 bool shape_svd(C *c);
 bool shape_solve(C *c);
+bool shape_cholesky_grad(C *c);
 bool shape_triangular(C *c);
 bool shape_loop(C *c);
 bool shape_stash(C *c);

@@ -67,6 +67,7 @@ static GroupKind kind_of(OpCode op) {
   case OP_SCATTER_ADD: return GROUP_SCATTER;
   case OP_PLACE:
   case OP_CHOLESKY:
+  case OP_CHOLESKY_GRAD:
   case OP_LU:
   case OP_EIGH:
   case OP_QR:

@@ -86,6 +86,8 @@ Tensor *ref_conv2d_weight(Ref *r, const Tensor *x, const Tensor *g, const int64_
 /* ---- factorizations of float matrices [B.., N, N] (ref_linalg.c) */
 /* The lower triangle l of (x + x^T) / 2 = l l^T. */
 Tensor *ref_cholesky(Ref *r, const Tensor *x);
+/* The gradient, symmetric, of a matrix whose factor is l; that of l is the lower triangle of g. */
+Tensor *ref_cholesky_grad(Ref *r, const Tensor *l, const Tensor *g);
 /* x[perm] = l u: l below the diagonal, where it has ones, u above. `swaps`: how many exchanges of
  * rows make perm. `regular`: a singular matrix is an error, else u has a zero. */
 bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps);

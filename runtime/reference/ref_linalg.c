@@ -348,6 +348,30 @@ Tensor *ref_cholesky(Ref *r, const Tensor *x) {
   return result_like(r, &j, x);
 }
 
+static bool one_cholesky_grad(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n, step = n * (int64_t)dt_size(k->dt);
+  char *l = room[0], *d = room[1], *to = out_at(j, 0, b->number, n * n);
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, l);
+  load_rows(k, j->y, matrix_at(b, j->y), n, n, NULL, d);
+  if (!(k->wide ? cholesky_grad_f64(w, n, (double *)l, (double *)d, n, (double *)room[2])
+                : cholesky_grad_f32(w, n, (float *)l, (float *)d, n, (float *)room[2])))
+    return false;
+  k->wide ? spread_f64(n, (double *)d) : spread_f32(n, (float *)d);
+  for (int64_t i = 0; i < n; i++, to += step) store_line(k, d + (size_t)(i * n) * k->size, n, to);
+  return true;
+}
+
+Tensor *ref_cholesky_grad(Ref *r, const Tensor *l, const Tensor *g) {
+  int64_t n = l->dim[l->rank - 1], half = n / 2 + LEAF;
+  Job j = {one_cholesky_grad, .k = kind_of(l->dtype), .x = l, .y = g, .n = n};
+  j.side = n > LEAF ? n : 0;
+  j.room[0] = j.room[1] = area(n, n);
+  j.room[2] = n > LEAF ? area(half, half) : 0;
+  j.work = (double)n * n * (n + 30) / 2;
+  return result_like(r, &j, l);
+}
+
 static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
   const Kind *k = &j->k;
   int64_t n = j->n, step = n * (int64_t)dt_size(k->dt), zero = n, odd = 0;

@@ -182,6 +182,10 @@ def factor(x):
     return jnp.linalg.cholesky(x @ jnp.swapaxes(x, -1, -2) + 2 * jnp.eye(x.shape[-1]))
 
 
+def factor_grad(x, g):
+    return jax.vjp(jnp.linalg.cholesky, x @ jnp.swapaxes(x, -1, -2) + 2 * jnp.eye(x.shape[-1]))[1](jnp.tril(g))[0]
+
+
 def triangular(**words):
     return lambda a, b: jax.scipy.linalg.solve_triangular(a, b, **words)
 
@@ -192,6 +196,7 @@ def heavy(*shape):
 
 case("cholesky", factor, f(4, 4))
 case("cholesky_batch", factor, f(2, 3, 3))
+case("cholesky_grad", factor_grad, f(4, 4), f(4, 4))
 case("lu", lambda x: lax.linalg.lu(x)[0], f(4, 4))
 case("lu_batch", lambda x: lax.linalg.lu(x)[0], f(2, 3, 3))
 case("eigh", lambda x: jnp.linalg.eigh(x)[0], f(4, 4))

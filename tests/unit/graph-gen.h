@@ -284,6 +284,11 @@ static Val gen_op(Gen *x, OpCode op) {
     }
     if (op == OP_CHOLESKY || op == OP_LU || op == OP_EIGH)
       return gen_node(x, op, 1, v, 0, NULL, 0, NULL);
+    if (op == OP_CHOLESKY_GRAD) {
+      v[0] = gen_node(x, OP_CHOLESKY, 1, (Val[]){gen_positive(x, v[0])}, 0, NULL, 0, NULL);
+      v[1] = gen_want(x, &ty, any);
+      return val_none(v[0]) ? VAL_NONE : gen_node(x, op, 2, v, 0, NULL, 0, NULL);
+    }
     ty.dim[rank - 1] = gen_size(x);
     if (op == OP_TRIANGULAR) {
       v[1] = gen_want(x, &ty, any);

@@ -205,6 +205,9 @@ BUILD(cholesky) {
   Val more = b_where(b, on, b_const(b, square, 2), b_const(b, square, 0));
   return b_un(b, OP_CHOLESKY, b_bin(b, OP_ADD, square, more));
 }
+BUILD(cholesky_grad) {
+  return b_op(b, OP_CHOLESKY_GRAD, 2, (Val[]){cholesky(b, x), x[1]}, 0, NULL);
+}
 BUILD(eigh_vectors) {
   Val f = b_op(b, OP_EIGH, 1, x, 0, NULL), v = {f.node, 1};
   return b_bin(b, OP_MUL, v, v);
@@ -304,6 +307,7 @@ static const Case cases[] = {
     {"cummin", OP_CUMMIN, cummin},
     {"cholesky", OP_CHOLESKY, cholesky},
     {"cholesky_batch", OP_CHOLESKY, cholesky},
+    {"cholesky_grad", OP_CHOLESKY_GRAD, cholesky_grad},
     {"lu_batch", OP_LU, NULL},
     {"eigh_batch", OP_EIGH, NULL},
     {"eigh_vectors", OP_EIGH, eigh_vectors},

@@ -100,6 +100,7 @@ RUN(conv2d, ref_conv2d(&ref, image, kernel, one, zero, 0))
 RUN(conv2d_input, ref_conv2d_input(&ref, grad, kernel, image->dim, one, zero, 0))
 RUN(conv2d_weight, ref_conv2d_weight(&ref, image, grad, kernel->dim, one, zero, 0))
 RUN(cholesky, ref_cholesky(&ref, square))
+RUN(cholesky_grad, ref_cholesky_grad(&ref, square, square))
 RUN(triangular, ref_triangular(&ref, square, square, false, false))
 static Tensor *run_lu(void) {
   Tensor *lu, *perm, *swaps;
@@ -204,6 +205,7 @@ static const Case cases[] = {ROW(unary),
                              ROW(cumsum_columns),
                              ROW(cummax_columns),
                              ROW(cholesky),
+                             ROW(cholesky_grad),
                              ROW(triangular),
                              ROW(lu),
                              ROW(eigh),
