@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAF = 16, WIDE = 32, FEW = 4, STRIPE = 128, PANEL = 32, STRIP = 64 };
+enum { LEAF = 16, WIDE = 32, FEW = 4, STRIPE = 128, PANEL = 32, STRIP = 64, SPLIT = 64 };
 /* How many rotations of n rows are put down before they are done. */
 #define TURNS(n) (8 * (n) + 16)
 
@@ -58,7 +58,8 @@ static int64_t svd_room(int64_t m, int64_t n, int64_t rows) {
 
 /* The same for eigenvalues of a matrix of n rows. */
 static int64_t eigh_room(int64_t n) {
-  return n * n + PANEL * n + 2 * n + panel_room(n, n) + 4 * TURNS(n) + 8;
+  int64_t rest = n <= SPLIT ? 4 * TURNS(n) : 4 * TURNS(SPLIT) + n * n + 8 * n;
+  return n * n + PANEL * n + 2 * n + panel_room(n, n) + rest + 8;
 }
 
 /* The rows that go first: about half, full leaves. */
@@ -100,6 +101,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define TINY 0x1p-63f
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
+#include "runtime/reference/ref_eigh.inc"
 #undef T
 #undef GEMM
 #undef DTYPE
@@ -122,6 +124,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define TINY 0x1p-511
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
+#include "runtime/reference/ref_eigh.inc"
 
 /* ---- matrices of a batch */
 
