@@ -114,6 +114,10 @@ static Val where_more(Rule *r, Dim n, Dim k, Val more, Val none) {
  * without the quotients of the diagonal. */
 GRADS(EIGH) {
   Val w = r->out[0], v = r->out[1], dw = r->dout[0], dv = r->dout[1];
+  if (gr_attr_i(r->g, r->node, AT_VALUES, 0) != 0) { /* the vectors have to be found now */
+    v = (Val){b_op(&r->b, OP_EIGH, 1, r->in, 0, NULL).node, 1};
+    dv = VAL_NONE;
+  }
   Val dy = v; /* gives numbers their dtype */
   Val on = on_diagonal(r, v), inner = VAL_NONE;
   if (!val_none(dv)) {
@@ -184,12 +188,17 @@ static Val outside(Rule *r, Val u, Val du, Val s) {
  * u ((f (u^T du - du^T u)) s + s (f (v^T dv - dv^T v)) + ds) v^T, and what du and dv have outside
  * of the columns of u and v. */
 GRADS(SVD) {
-  Val s = r->out[1], ds = r->dout[1];
+  Val s = r->out[1], ds = r->dout[1], us = r->out[0], vts = r->out[2], dus = r->dout[0],
+      dvts = r->dout[2];
+  if (gr_attr_i(r->g, r->node, AT_VALUES, 0) != 0) { /* the vectors have to be found now */
+    us = b_op(&r->b, OP_SVD, 1, r->in, 0, NULL);
+    vts = (Val){us.node, 2};
+    dus = dvts = VAL_NONE;
+  }
   Dim k = type_of(r, s).dim[type_of(r, s).rank - 1];
-  Val u = piece(r, r->out[0], true, dim_of(r, 0), k);
-  Val v = swap(piece(r, r->out[2], false, dim_of(r, 0), k));
-  Val du = first_columns(r, r->out[0], r->dout[0], k);
-  Val dv = val_none(r->dout[2]) ? VAL_NONE : first_columns(r, swap(r->out[2]), swap(r->dout[2]), k);
+  Val u = piece(r, us, true, dim_of(r, 0), k), v = swap(piece(r, vts, false, dim_of(r, 0), k));
+  Val du = first_columns(r, us, dus, k);
+  Val dv = val_none(dvts) ? VAL_NONE : first_columns(r, swap(vts), swap(dvts), k);
   Val dy = s, inner = VAL_NONE; /* dy gives numbers their dtype */
   Val like = matmul(r, swap(v), v), on = on_diagonal(r, like);
   Val row = along(r, s, like, true), col = along(r, s, like, false);

@@ -73,6 +73,7 @@ typedef enum AttrKey {
   AT_ACROSS,
   AT_REGULAR,
   AT_FULL,
+  AT_VALUES,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;

@@ -35,7 +35,7 @@ const char *const attr_name[AT_COUNT] = {
     [AT_WHILE] = "while",       [AT_COUNTER] = "counter",
     [AT_UPPER] = "upper",       [AT_UNIT] = "unit",
     [AT_ACROSS] = "across",     [AT_REGULAR] = "regular",
-    [AT_FULL] = "full",
+    [AT_FULL] = "full",         [AT_VALUES] = "values",
 };
 
 /* The spelling in programs, if it differs from the op's name. */

@@ -358,7 +358,8 @@ static bool run_LU(Run *r) {
 }
 
 static bool run_EIGH(Run *r) {
-  return ref_eigh(&r->ref, r->in[0], &r->out[0], &r->out[1]) || fail(r);
+  bool values = attr_or(r, AT_VALUES, 0) != 0;
+  return ref_eigh(&r->ref, r->in[0], values, &r->out[0], &r->out[1]) || fail(r);
 }
 
 static bool run_QR(Run *r) {
@@ -366,8 +367,8 @@ static bool run_QR(Run *r) {
 }
 
 static bool run_SVD(Run *r) {
-  bool full = attr_or(r, AT_FULL, 0) != 0;
-  return ref_svd(&r->ref, r->in[0], full, &r->out[0], &r->out[1], &r->out[2]) || fail(r);
+  bool full = attr_or(r, AT_FULL, 0) != 0, values = attr_or(r, AT_VALUES, 0) != 0;
+  return ref_svd(&r->ref, r->in[0], full, values, &r->out[0], &r->out[1], &r->out[2]) || fail(r);
 }
 
 static bool run_SOLVE(Run *r) {

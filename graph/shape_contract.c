@@ -134,10 +134,16 @@ bool shape_lu(C *c) {
   return true;
 }
 
+static bool option(C *c, AttrKey key) {
+  const Attr *a = attr_find(c->attrs, c->nattrs, key);
+  return a && a->u.i;
+}
+
 bool shape_eigh(C *c) {
-  if (!square(c, 0)) return false;
+  if (!square(c, 0) || !sh_option(c, AT_VALUES, 2)) return false;
   c->out[0] = c->out[1] = *c->in[0];
   c->out[0].rank--;
+  if (option(c, AT_VALUES)) c->out[1].dim[c->out[1].rank - 1] = dim_const(c->dims, 0);
   return true;
 }
 
@@ -160,15 +166,14 @@ bool shape_qr(C *c) {
 
 bool shape_svd(C *c) {
   const Type *x = c->in[0];
-  const Attr *a = attr_find(c->attrs, c->nattrs, AT_FULL);
-  if (!matrices(c) || !sh_option(c, AT_FULL, 2)) return false;
-  bool full = a && a->u.i;
+  if (!matrices(c) || !sh_option(c, AT_FULL, 2) || !sh_option(c, AT_VALUES, 2)) return false;
+  bool full = option(c, AT_FULL), values = option(c, AT_VALUES);
   c->out[0] = c->out[1] = c->out[2] = *x;
   Dim m = x->dim[x->rank - 2], n = x->dim[x->rank - 1], k = dim_min(c->dims, m, n);
-  c->out[0].dim[x->rank - 1] = full ? m : k;
+  c->out[0].dim[x->rank - 1] = values ? dim_const(c->dims, 0) : full ? m : k;
   c->out[1].dim[x->rank - 2] = k;
   c->out[1].rank--;
-  c->out[2].dim[x->rank - 2] = full ? n : k;
+  c->out[2].dim[x->rank - 2] = values ? dim_const(c->dims, 0) : full ? n : k;
   return true;
 }
 

@@ -37,7 +37,8 @@ BUILTIN_FN(bi_lu) {
 
 BUILTIN_FN(bi_eigh) {
   Value x = arg_tensor(s, c, 0), out[2];
-  op_run_multi(s, OP_EIGH, 1, &x, NULL, 0, c->at, 2, out);
+  Attr values = flag(s, c, 1, AT_VALUES);
+  op_run_multi(s, OP_EIGH, 1, &x, &values, 1, c->at, 2, out);
   return v_list(s, V_TUPLE, 2, out);
 }
 
@@ -49,8 +50,8 @@ BUILTIN_FN(bi_qr) {
 
 BUILTIN_FN(bi_svd) {
   Value x = arg_tensor(s, c, 0), out[3];
-  Attr full = flag(s, c, 1, AT_FULL);
-  op_run_multi(s, OP_SVD, 1, &x, &full, 1, c->at, 3, out);
+  Attr a[2] = {flag(s, c, 1, AT_FULL), flag(s, c, 2, AT_VALUES)};
+  op_run_multi(s, OP_SVD, 1, &x, a, 2, c->at, 3, out);
   return v_list(s, V_TUPLE, 3, out);
 }
 

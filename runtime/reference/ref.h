@@ -92,15 +92,16 @@ Tensor *ref_cholesky_grad(Ref *r, const Tensor *l, const Tensor *g);
  * rows make perm. `regular`: a singular matrix is an error, else u has a zero. */
 bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps);
 /* Eigenvalues of (x + x^T) / 2, ascending, and its orthonormal eigenvectors as columns, of each of
- * which the largest element is positive. */
-bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors);
+ * which the largest element is positive. `alone`: the values, whose last bits may differ, and no
+ * vectors. */
+bool ref_eigh(Ref *r, const Tensor *x, bool alone, Tensor **values, Tensor **vectors);
 /* x [B.., M, N] = q rest, with K = min(M, N) orthonormal columns of q and an upper triangle `rest`
  * [B.., K, N] whose diagonal is not negative. */
 bool ref_qr(Ref *r, const Tensor *x, Tensor **q, Tensor **rest);
 /* x [B.., M, N] = u diag(s) vt: singular values, descending, and orthonormal columns of u [M, K],
  * of each of which the largest element is positive, and rows of vt [K, N]; K = min(M, N), or M and
- * N with `full`. */
-bool ref_svd(Ref *r, const Tensor *x, bool full, Tensor **u, Tensor **s, Tensor **vt);
+ * N with `full`; 0, so no vectors, with `alone`. */
+bool ref_svd(Ref *r, const Tensor *x, bool full, bool alone, Tensor **u, Tensor **s, Tensor **vt);
 /* The solution of a x = b for a triangle (lower, else upper; unit: with ones as its diagonal) and
  * b [B.., N, M]; the other triangle is not read. */
 Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit);

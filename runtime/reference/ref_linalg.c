@@ -529,7 +529,7 @@ static Tensor *new_matrices(Ref *r, const Tensor *x, int64_t m, int64_t n) {
 static bool one_eigh(const Job *j, Work *w, const Batch *b, char *const *room) {
   const Kind *k = &j->k;
   int64_t n = j->n;
-  char *a = room[0], *q = room[1], *d = room[2];
+  char *a = room[0], *q = j->flag ? NULL : room[1], *d = room[2];
   load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
   bool ok = k->wide ? eigh_f64(w, n, (double *)a, (double *)q, (double *)d, (double *)room[3])
                     : eigh_f32(w, n, (float *)a, (float *)q, (float *)d, (float *)room[3]);
@@ -538,19 +538,21 @@ static bool one_eigh(const Job *j, Work *w, const Batch *b, char *const *room) {
     return fail_matrix(w, REF_VALUE, b, "the eigenvalues of a matrix of %lld rows do not converge",
                        n);
   store_line(k, d, n, out_at(j, 0, b->number, n));
-  store_columns(k, n, n, q, n, a, out_at(j, 1, b->number, n * n));
+  if (q) store_columns(k, n, n, q, n, a, out_at(j, 1, b->number, n * n));
   return true;
 }
 
-bool ref_eigh(Ref *r, const Tensor *x, Tensor **values, Tensor **vectors) {
+bool ref_eigh(Ref *r, const Tensor *x, bool alone, Tensor **values, Tensor **vectors) {
   int64_t n = x->dim[x->rank - 1];
-  Job j = {one_eigh, .k = kind_of(x->dtype), .x = x, .n = n, .side = n > PANEL ? n : PANEL};
-  j.room[0] = j.room[1] = area(n, n);
+  Job j = {one_eigh, .k = kind_of(x->dtype), .x = x, .n = n, .flag = alone};
+  j.side = n > PANEL ? n : PANEL;
+  j.room[0] = area(n, n);
+  j.room[1] = alone ? 0 : area(n, n);
   j.room[2] = area(n, 1);
   j.room[3] = area(n, n) == INT64_MAX ? INT64_MAX : eigh_room(n);
-  j.work = 9.0 * (double)n * n * (n + 30);
+  j.work = (alone ? 2.0 : 9.0) * (double)n * n * (n + 30);
   j.out[0] = ref_new(r, x->store->dev, x->dtype, x->rank - 1, x->dim);
-  j.out[1] = j.out[0] ? ref_new(r, x->store->dev, x->dtype, x->rank, x->dim) : NULL;
+  j.out[1] = j.out[0] ? new_matrices(r, x, n, alone ? 0 : n) : NULL;
   bool ok = j.out[1] && each_matrix(r, &j, x);
   return give(&j, ok, 2, (Tensor * *const[]){values, vectors});
 }
@@ -593,7 +595,7 @@ static bool one_svd(const Job *j, Work *w, const Batch *b, char *const *room) {
   bool wide = j->flag;
   int64_t m = j->m, n = j->n, count = j->count, rows = wide ? n : m, cols = wide ? m : n;
   char *at = room[0], *left = room[1], *right = room[2];
-  char *values = right + (size_t)(n * n) * k->size;
+  char *values = right + (size_t)(count > 0 ? n * n : 0) * k->size;
   load_lines(k, j->x, matrix_at(b, j->x), wide, at);
   bool ok = k->wide ? svd_f64(w, m, n, count, (double *)at, (double *)left, (double *)values,
                               (double *)right, wide, (double *)room[3])
@@ -606,27 +608,28 @@ static bool one_svd(const Job *j, Work *w, const Batch *b, char *const *room) {
   char *us = out_at(j, 0, b->number, rows * (wide ? n : count));
   char *vs = out_at(j, 2, b->number, (wide ? count : n) * cols);
   store_line(k, values, n, out_at(j, 1, b->number, n));
+  if (count == 0) return true;
   store_columns(k, rows, wide ? n : count, wide ? right : left, rows, room[3], us);
   store_line(k, wide ? left : right, (wide ? count : n) * cols, vs);
   return true;
 }
 
-bool ref_svd(Ref *r, const Tensor *x, bool full, Tensor **u, Tensor **s, Tensor **vt) {
+bool ref_svd(Ref *r, const Tensor *x, bool full, bool alone, Tensor **u, Tensor **s, Tensor **vt) {
   int64_t rows = x->dim[x->rank - 2], cols = x->dim[x->rank - 1], dim[CKL_MAX_RANK];
   bool wide = rows < cols;
-  int64_t m = wide ? cols : rows, n = wide ? rows : cols, count = full ? m : n;
+  int64_t m = wide ? cols : rows, n = wide ? rows : cols, count = alone ? 0 : full ? m : n;
   Job j = {one_svd, .k = kind_of(x->dtype), .x = x, .m = m, .n = n, .count = count, .flag = wide};
   j.side = m > PANEL ? m : PANEL;
   j.room[0] = area(m, n);
   j.room[1] = area(m, count);
-  j.room[2] = area(n, n + 1);
+  j.room[2] = area(n, alone ? 1 : n + 1);
   j.room[3] = area(n, n) == INT64_MAX ? INT64_MAX : svd_room(m, n, count) + m;
-  j.work = 8.0 * (double)n * n * (n + 30) + 4.0 * (double)m * n * count;
+  j.work = (alone ? 3.0 : 8.0) * (double)n * n * (n + 30) + 4.0 * (double)m * n * count;
   for (int i = 0; i < x->rank - 2; i++) dim[i] = x->dim[i];
   dim[x->rank - 2] = n;
-  j.out[0] = new_matrices(r, x, rows, wide ? n : count);
+  j.out[0] = new_matrices(r, x, rows, alone ? 0 : wide ? n : count);
   j.out[1] = j.out[0] ? ref_new(r, x->store->dev, x->dtype, x->rank - 1, dim) : NULL;
-  j.out[2] = j.out[1] ? new_matrices(r, x, wide ? count : n, cols) : NULL;
+  j.out[2] = j.out[1] ? new_matrices(r, x, alone ? 0 : wide ? count : n, cols) : NULL;
   bool ok = j.out[2] && each_matrix(r, &j, x);
   return give(&j, ok, 3, (Tensor * *const[]){u, s, vt});
 }

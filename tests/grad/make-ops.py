@@ -263,6 +263,8 @@ for NAME, name, low, high in row.findall(open(os.path.join(here, "../../runtime/
     case(name, function(name), f(3, 4, lo=low + quarter, hi=high - quarter))
 case("atan2", jnp.arctan2, apart(3, 4), apart(3, 4))
 case("hypot", lambda x, y: jnp.sqrt(x * x + y * y), apart(3, 4), apart(3, 4))
+case("eigh_alone", lambda x: jnp.linalg.eigh(x)[0], f(4, 4))
+case("svd_alone", lambda x: jnp.linalg.svd(x, full_matrices=False)[1], f(4, 3))
 
 
 def text(x):

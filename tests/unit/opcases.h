@@ -208,12 +208,20 @@ BUILD(cholesky) {
 BUILD(cholesky_grad) {
   return b_op(b, OP_CHOLESKY_GRAD, 2, (Val[]){cholesky(b, x), x[1]}, 0, NULL);
 }
+BUILD(eigh_alone) {
+  Attr alone = attr_i(AT_VALUES, 1);
+  return b_op(b, OP_EIGH, 1, x, 1, &alone);
+}
 BUILD(eigh_vectors) {
   Val f = b_op(b, OP_EIGH, 1, x, 0, NULL), v = {f.node, 1};
   return b_bin(b, OP_MUL, v, v);
 }
 BUILD(qr_triangle) {
   return (Val){b_op(b, OP_QR, 1, x, 0, NULL).node, 1};
+}
+BUILD(svd_alone) {
+  Attr alone = attr_i(AT_VALUES, 1);
+  return (Val){b_op(b, OP_SVD, 1, x, 1, &alone).node, 1};
 }
 BUILD(svd_values) {
   return (Val){b_op(b, OP_SVD, 1, x, 0, NULL).node, 1};
@@ -311,11 +319,13 @@ static const Case cases[] = {
     {"lu_batch", OP_LU, NULL},
     {"eigh_batch", OP_EIGH, NULL},
     {"eigh_vectors", OP_EIGH, eigh_vectors},
+    {"eigh_alone", OP_EIGH, eigh_alone},
     {"qr_batch", OP_QR, NULL},
     {"qr_triangle", OP_QR, qr_triangle},
     {"qr_wide", OP_QR, qr_triangle},
     {"svd_batch", OP_SVD, NULL},
     {"svd_values", OP_SVD, svd_values},
+    {"svd_alone", OP_SVD, svd_alone},
     {"svd_right", OP_SVD, svd_right},
     {"solve", OP_SOLVE, solve},
     {"solve_across", OP_SOLVE, solve_across},

@@ -112,7 +112,7 @@ static Tensor *run_lu(void) {
 }
 static Tensor *run_eigh(void) {
   Tensor *values, *vectors;
-  bool ok = ref_eigh(&ref, square, &values, &vectors);
+  bool ok = ref_eigh(&ref, square, false, &values, &vectors);
   return two(ok, values, vectors);
 }
 static Tensor *run_qr(void) {
@@ -122,7 +122,7 @@ static Tensor *run_qr(void) {
 }
 static Tensor *run_svd(void) {
   Tensor *u, *s, *vt;
-  bool ok = ref_svd(&ref, square, false, &u, &s, &vt);
+  bool ok = ref_svd(&ref, square, false, false, &u, &s, &vt);
   tn_unref(s);
   return two(ok, u, vt);
 }
