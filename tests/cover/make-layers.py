@@ -92,3 +92,16 @@ case("ctc(x, y)", {"x": e[:, :2], "y": A([[1, 2], [1, 1]])}, "f64(inf)", "kink")
 print("ctc(x, y, times = t) | x = zeros([1, 2, 2]); y = i64([[1]]); t = i64([3]) | ! index-3")
 print("ctc(x, y) | x = zeros([1, 2, 2]); y = i64([[0]]) | ! index-3")
 print("ctc(x, y, lengths = n) | x = zeros([1, 2, 2]); y = i64([[1]]); n = i64([2]) | ! index-3")
+
+def conv(x, w, stride=(1, 1), pad=(0, 0), apart=(1, 1), groups=1):
+    return np.asarray(jax.lax.conv_general_dilated(x, w, stride, [(p, p) for p in pad], rhs_dilation=apart,
+                                                   feature_group_count=groups))
+x, w = wave((1, 4, 5, 4), 1), wave((2, 2, 2, 3), 2)
+case("conv2d(x, w, groups = 2)", {"x": x, "w": w}, conv(x, w, groups=2))
+case("conv2d(x, w, groups = 4, stride = (2, 1), pad = (1, 2))", {"x": x, "w": w[:, :1].reshape(2, 1, 2, 3).repeat(2, 0)},
+     conv(x, w[:, :1].repeat(2, 0), (2, 1), (1, 2), groups=4))
+case("conv2d(x, w, dilation = 2, pad = 1)", {"x": x[:, :2], "w": w}, conv(x[:, :2], w, pad=(1, 1), apart=(2, 2)))
+case("conv2d(x, w, dilation = (3, 1), stride = (1, 2), groups = 2)", {"x": x, "w": w},
+     conv(x, w, (1, 2), apart=(3, 1), groups=2))
+print("conv2d(x, w, groups = 2) | x = zeros([1, 4, 2, 2]); w = zeros([2, 4, 1, 1]) | ! flow-1")
+print("conv2d(x, w, dilation = 0) | x = zeros([1, 1, 2, 2]); w = zeros([1, 1, 1, 1]) | ! flow-1")
