@@ -102,6 +102,7 @@ int cmd_help(Cli *c);
 int cmd_ops(Cli *c);
 int cmd_errors(Cli *c);
 int cmd_builtins(Cli *c);
+int cmd_library(Cli *c);
 int cmd_passes(Cli *c);
 int cmd_version(Cli *c);
 int cmd_repl(Cli *c);

@@ -514,6 +514,10 @@ int cmd_builtins(Cli *c) {
   return print_page(c, "builtins", ckl_builtins_markdown);
 }
 
+int cmd_library(Cli *c) {
+  return print_page(c, "library", ckl_library_markdown);
+}
+
 int cmd_version(Cli *c) {
   if (!cli_open(c)) return EXIT_WRONG;
   const char *libraries = ckl_libraries(c->session);

@@ -62,6 +62,7 @@ static const Command commands[] = {
     {"errors", "--markdown", "M", "print all error codes and what they mean", cmd_errors, ""},
     {"builtins", "--markdown", "M", "print all names that need no `use`", cmd_builtins, ""},
     {"passes", "--markdown", "M", "print the passes of a compiled function", cmd_passes, ""},
+    {"library", "--markdown", "M", "print what the library and the builtins have", cmd_library, ""},
     {"version", "", "", "print the version", cmd_version, ""},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

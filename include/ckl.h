@@ -331,11 +331,12 @@ ckl_status ckl_dump(ckl_session *s, const char *stage);
  * declaration of the program, a module of the library or a declaration in one; NULL: none has */
 const char *ckl_help(ckl_session *s, const char *topic);
 const char *ckl_error_code(size_t i);                       /* [-] all codes; NULL past the end */
-/* [m] the pages of all operations, builtins, passes, error codes */
+/* [m] the pages of all operations, builtins, passes, error codes, and of the whole library */
 const char *ckl_ops_markdown(ckl_session *s);
 const char *ckl_builtins_markdown(ckl_session *s);
 const char *ckl_passes_markdown(ckl_session *s);            /* docs/passes.md */
 const char *ckl_errors_markdown(ckl_session *s);            /* docs/errors.md */
+const char *ckl_library_markdown(ckl_session *s);           /* docs/library.md */
 const char *ckl_libraries(ckl_session *s); /* "PCRE2 10.42, utf8proc 2.8.0 (Unicode 15.0.0)" */
 
 #ifdef __cplusplus

@@ -19,6 +19,7 @@
 #include "lang/eval/line_times.h"
 #include "lang/names/complete.h"
 #include "lang/names/help.h"
+#include "lang/names/library.h"
 #include "lang/value/fail.h"
 #include "lang/value/format.h"
 #include "lang/value/log.h"
@@ -345,37 +346,6 @@ const char *ckl_error_code(size_t i) {
   return i < ERR_COUNT ? err_info[i].code : NULL;
 }
 
-static void cell(Buf *b, const char *text) {
-  for (; *text; text++) {
-    if (*text == '|') buf_putc(b, '\\');
-    buf_putc(b, *text == '\n' ? ' ' : *text);
-  }
-}
-
-/* A paragraph or, behind "- ", an item, in lines of 100 columns; a code span stays on one line. */
-static void fill(Buf *b, const char *mark, const char *text) {
-  int indent = (int)strlen(mark), column = indent;
-  bool first = true, code = false;
-  buf_puts(b, mark);
-  for (const char *word = text; *word;) {
-    const char *end = word;
-    for (; *end && (code || *end != ' '); end++) code ^= *end == '`';
-    int length = (int)(end - word);
-    if (!first && column + 1 + length > 100) {
-      buf_printf(b, "\n%*s", indent, "");
-      column = indent;
-    } else if (!first) {
-      buf_putc(b, ' ');
-      column++;
-    }
-    buf_put(b, word, (size_t)length);
-    column += length;
-    first = false;
-    word = end + (*end == ' ');
-  }
-  buf_putc(b, '\n');
-}
-
 static void work_ops(TextJob *t) {
   static const char *const cls[] = {
       [ELEMENTWISE] = "elementwise", [REDUCE] = "reduce", [MOVE] = "move",
@@ -399,7 +369,7 @@ static void work_ops(TextJob *t) {
     buf_printf(t->b, "| `%s` | %s | %s | %s | %s | %s | ", o->text, cls[o->cls],
                o->arity < 0 ? "any" : fail_text(t->s, "%d", o->arity), dom[o->domain],
                remat[o->remat], needs[o->needs]);
-    cell(t->b, o->doc);
+    page_cell(t->b, o->doc);
     buf_puts(t->b, " |\n");
   }
 }
@@ -409,10 +379,11 @@ static void work_passes(TextJob *t) {
       "always",           "where there are hooks", "where there are blocks", "for a gradient",
       "for machine code", "part of `plan`",        "when asked for",         "by `ckl opt` alone"};
   buf_puts(t->b, "# Passes\n\n");
-  fill(t->b, "",
-       "Generated from `lang/compile/pipeline.def` by `ckl passes --markdown`: the passes of a "
-       "compiled call, in order. `ckl ir --stage` and `ckl run --dump` take the name of a stage, "
-       "`ckl opt --pass` takes the name of a pass; `ckl run --time-passes` prints times.");
+  page_fill(
+      t->b, "",
+      "Generated from `lang/compile/pipeline.def` by `ckl passes --markdown`: the passes of a "
+      "compiled call, in order. `ckl ir --stage` and `ckl run --dump` take the name of a stage, "
+      "`ckl opt --pass` takes the name of a pass; `ckl run --time-passes` prints times.");
   buf_puts(t->b, "\n| name | of what | when | `--stage` | `--pass` | time |\n"
                  "|---|---|---|---|---|---|\n");
   for (PassId id = 0; id < PASS_COUNT; id++) {
@@ -429,7 +400,7 @@ static void work_passes(TextJob *t) {
   }
   buf_puts(t->b, "\nWhat each is for:\n\n");
   for (PassId id = 0; id < PASS_COUNT; id++)
-    fill(t->b, "- ", fail_text(t->s, "`%s`: %s.", passes[id].name, passes[id].doc));
+    page_fill(t->b, "- ", fail_text(t->s, "`%s`: %s.", passes[id].name, passes[id].doc));
 }
 
 static void work_builtins(TextJob *t) {
@@ -438,7 +409,7 @@ static void work_builtins(TextJob *t) {
   for (size_t i = 0; i < builtin_count; i++) {
     if (builtin_table[i].name[0] == '_') continue;
     buf_printf(t->b, "| `%s` | `%s` | ", builtin_table[i].name, builtin_table[i].signature);
-    cell(t->b, builtin_table[i].doc);
+    page_cell(t->b, builtin_table[i].doc);
     buf_puts(t->b, builtin_table[i].flags & BI_SCRIPT ? " (script only) |\n" : " |\n");
   }
 }
@@ -447,9 +418,13 @@ static void work_errors(TextJob *t) {
   buf_puts(t->b, "# Errors\n\nGenerated from `runtime/errors.def` by `ckl errors --markdown`.\n");
   for (int i = 0; i < ERR_COUNT; i++) {
     buf_printf(t->b, "\n## %s: %s\n\n", err_info[i].code, err_info[i].title);
-    fill(t->b, "", err_info[i].explain);
+    page_fill(t->b, "", err_info[i].explain);
     if (err_info[i].example[0]) buf_printf(t->b, "\n```ckl wrong\n%s\n```\n", err_info[i].example);
   }
+}
+
+static void work_library(TextJob *t) {
+  library_page(t->s, t->b);
 }
 
 static const char *document(ckl_session *k, void (*work)(TextJob *t)) {
@@ -468,6 +443,9 @@ const char *ckl_builtins_markdown(ckl_session *k) {
 }
 const char *ckl_errors_markdown(ckl_session *k) {
   return document(k, work_errors);
+}
+const char *ckl_library_markdown(ckl_session *k) {
+  return document(k, work_library);
 }
 const char *ckl_version(void) {
   return CKL_VERSION;

@@ -75,26 +75,35 @@ static void say_builtin(Help *h) {
              k->flags & BI_SCRIPT ? " (script only)" : "");
 }
 
-/* The head of a function or model and its comment. */
-static void say_declaration(Help *h, const Node *d, const char *from) {
-  Span at;
-  const char *doc;
-  if (d->kind == N_FN) {
-    at = d->fn->header;
-    doc = d->fn->doc;
-  } else {
-    at = (Span){d->span.file, d->span.lo, d->model.name.span.hi};
-    doc = d->model.doc;
-  }
-  const Source *src = src_get(&h->s->sources, at.file);
-  if (d->kind == N_MODEL && d->model.has_params) {
-    if (d->model.params.count) at.hi = d->model.params.items[d->model.params.count - 1]->span.hi;
+bool help_declaration(Session *s, const Node *n, Declaration *d) {
+  Span at = n->span;
+  if (n->kind == N_FN) {
+    *d = (Declaration){.name = n->fn->name.name, .doc = n->fn->doc};
+    at = n->fn->header;
+  } else if (n->kind == N_TYPE_DECL) {
+    *d = (Declaration){.name = n->type_decl.name.name, .doc = n->type_decl.doc};
+  } else if (n->kind == N_MODEL) {
+    *d = (Declaration){.name = n->model.name.name, .doc = n->model.doc};
+    at.hi = n->model.name.span.hi;
+  } else
+    return false;
+  const Source *src = src_get(&s->sources, at.file);
+  if (n->kind == N_MODEL && n->model.has_params) {
+    if (n->model.params.count) at.hi = n->model.params.items[n->model.params.count - 1]->span.hi;
     while (src->text[at.hi - 1] != ')') at.hi++;
   }
+  d->head = src->text + at.lo;
+  d->size = at.hi - at.lo;
+  return true;
+}
+
+static void say_declaration(Help *h, const Node *n, const char *from) {
+  Declaration d;
+  help_declaration(h->s, n, &d);
   next(h);
-  buf_put(h->b, src->text + at.lo, at.hi - at.lo);
+  buf_put(h->b, d.head, d.size);
   buf_printf(h->b, "     %s\n", from);
-  if (doc) indented(h->b, doc, "  ");
+  if (d.doc) indented(h->b, d.doc, "  ");
 }
 
 static void say_program(Help *h) {
@@ -102,10 +111,6 @@ static void say_program(Help *h) {
   Global *g = s->main ? global_find(s, s->main, names_of(s->names, h->topic)) : NULL;
   if (g && (g->kind == G_FN || g->kind == G_MODEL))
     say_declaration(h, g->decl, src_get(&s->sources, g->decl->span.file)->path);
-}
-
-static Name declared(const Node *n) {
-  return n->kind == N_FN ? n->fn->name.name : n->kind == N_MODEL ? n->model.name.name : NULL;
 }
 
 static void say_module(Help *h, const StdFile *f, const NodeList *items) {
@@ -118,8 +123,9 @@ static void say_module(Help *h, const StdFile *f, const NodeList *items) {
   }
   buf_puts(h->b, "  It declares");
   for (uint32_t i = 0; i < items->count; i++) {
-    Name name = declared(items->items[i]);
-    if (name && name[0] != '_') buf_printf(h->b, " %s", name);
+    Declaration d;
+    if (help_declaration(h->s, items->items[i], &d) && d.name[0] != '_')
+      buf_printf(h->b, " %s", d.name);
   }
   buf_puts(h->b, ".\n");
 }
@@ -133,9 +139,9 @@ static void say_library(Help *h) {
     const NodeList *items = &parse_file(&pc, file)->file.items;
     if (!strcmp(f->name, h->topic)) say_module(h, f, items);
     for (uint32_t i = 0; i < items->count; i++) {
-      Name name = declared(items->items[i]);
-      if (name && name[0] != '_' && !strcmp(name, h->topic))
-        say_declaration(h, items->items[i], fail_text(s, "use %s (%s)", f->name, name));
+      Declaration d;
+      if (help_declaration(s, items->items[i], &d) && d.name[0] != '_' && !strcmp(d.name, h->topic))
+        say_declaration(h, items->items[i], fail_text(s, "use %s (%s)", f->name, d.name));
     }
   }
 }

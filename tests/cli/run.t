@@ -211,7 +211,7 @@ gives 0 'the same draws among calls of other names' "$ckl" run u.ckl
 tap_empty "$(diff out first)" 'calls of other names move no draw'
 gives 0 'run -v' "$ckl" run -v u.ckl
 says err 'seed ' 'shows the seed'
-for page in ops errors builtins passes; do
+for page in ops errors builtins passes library; do
   gives 0 "ckl $page --markdown" "$ckl" $page --markdown
   says out '#' 'a page'
 done
