@@ -17,6 +17,9 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 enum { LEAF = 16, WIDE = 32, FEW = 4, STRIPE = 128, PANEL = 32, STRIP = 64, SPLIT = 64 };
 /* How many rotations of n rows are put down before they are done. */
@@ -99,9 +102,12 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define MOST(x) FLT_MAX
 #define EPSILON FLT_EPSILON
 #define TINY 0x1p-63f
+#define WORD int32_t
+#define PICK(a, of, b) _mm512_permutex2var_ps((__m512)(a), (__m512i)(of), (__m512)(b))
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
 #include "runtime/reference/ref_eigh.inc"
+#include "runtime/reference/ref_lanes.inc"
 #undef T
 #undef GEMM
 #undef DTYPE
@@ -111,6 +117,8 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #undef MOST
 #undef EPSILON
 #undef TINY
+#undef WORD
+#undef PICK
 #undef BY_LEVEL
 
 #define T double
@@ -122,9 +130,12 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define MOST(x) DBL_MAX
 #define EPSILON DBL_EPSILON
 #define TINY 0x1p-511
+#define WORD int64_t
+#define PICK(a, of, b) _mm512_permutex2var_pd((__m512d)(a), (__m512i)(of), (__m512d)(b))
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
 #include "runtime/reference/ref_eigh.inc"
+#include "runtime/reference/ref_lanes.inc"
 
 /* ---- matrices of a batch */
 
@@ -209,6 +220,9 @@ typedef struct Job Job;
 struct Job {
   /* One matrix, with `room` for it. False with w->r->err filled. */
   bool (*one)(const Job *j, Work *w, const Batch *b, char *const *room);
+  /* `lanes` of them at once, from `number` on; false: one by one. NULL: always so. */
+  bool (*many)(const Job *j, const Work *w, int64_t number);
+  int64_t lanes, step[3]; /* numbers from a matrix of x, y and perm to the next one */
   Kind k;
   const Tensor *x, *y, *perm;
   Tensor *out[3];
@@ -239,8 +253,14 @@ static void some_matrices(void *ud, int64_t lo, int64_t hi, int thread) {
   Worker *x = &c->worker[thread];
   Batch b = batch_of(c->like);
   batch_go(&b, lo);
-  for (; b.number < hi && b.number < x->failed; batch_next(&b))
-    if (!c->job->one(c->job, &x->w, &b, x->room)) x->failed = b.number;
+  const Job *j = c->job;
+  while (b.number < hi && b.number < x->failed)
+    if (j->many && hi - b.number >= j->lanes && j->many(j, &x->w, b.number))
+      batch_go(&b, b.number + j->lanes);
+    else if (j->one(j, &x->w, &b, x->room))
+      batch_next(&b);
+    else
+      x->failed = b.number;
 }
 
 /* Does the job for each matrix of `like`; the first that fails decides the error. A batch of small
@@ -303,6 +323,38 @@ static char *out_at(const Job *j, int i, int64_t number, int64_t each) {
 static bool fail_matrix(Work *w, int kind, const Batch *b, const char *text, int64_t at) {
   ref_fail_at(w->r, kind, b->rank, b->dim, b->number, " of the batch", text, (long long)at);
   return false;
+}
+
+/* Whether the matrices (the vectors, if `axes` is 1) of x lie row after row, all as far apart as
+ * the first two. */
+static bool evenly(const Tensor *x, int axes, int64_t *step) {
+  int64_t dense = 1, next = -1;
+  *step = 0;
+  for (int k = x->rank - 1; k >= 0; k--) {
+    if (x->dim[k] == 1) continue;
+    if (k >= x->rank - axes) {
+      if (x->stride[k] != dense) return false;
+      dense *= x->dim[k];
+      continue;
+    }
+    if (next < 0) *step = x->stride[k];
+    if (next >= 0 && x->stride[k] != next) return false;
+    next = x->stride[k] * x->dim[k];
+  }
+  return true;
+}
+
+/* Whether MANY matrices of a batch may be done at once. */
+static bool lanes_fit(Job *j) {
+  bool fit = j->n <= LEAF && (j->k.dt == DT_F64 || j->k.dt == DT_F32) &&
+             evenly(j->x, 2, &j->step[0]) && (!j->y || evenly(j->y, 2, &j->step[1])) &&
+             (!j->perm || evenly(j->perm, 1, &j->step[2]));
+  j->lanes = 64 / (int64_t)j->k.size;
+  return fit;
+}
+
+static const char *lane_at(const Job *j, const Tensor *x, int64_t step, int64_t number) {
+  return (const char *)tn_data(x) + number * step * (int64_t)j->k.size;
 }
 
 /* Gives the results of a job that has been done, or none of them. */
@@ -400,6 +452,15 @@ static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
   return true;
 }
 
+static bool many_lu(const Job *j, const Work *w, int64_t number) {
+  const char *src = lane_at(j, j->x, j->step[0], number);
+  int64_t n = j->n, *perm = (int64_t *)(void *)out_at(j, 1, number, n),
+          *odd = (int64_t *)(void *)out_at(j, 2, number, 1);
+  char *f = out_at(j, 0, number, n * n);
+  return j->k.wide ? lu_many_f64(w, n, src, j->step[0], f, perm, odd)
+                   : lu_many_f32(w, n, src, j->step[0], f, perm, odd);
+}
+
 bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps) {
   int64_t n = x->dim[x->rank - 1];
   Device dev = x->store->dev;
@@ -408,6 +469,7 @@ bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, T
   j.room[0] = area(n, n);
   j.room[1] = area(n, 1);
   j.work = (double)n * n * (n + 30) / 3;
+  if (lanes_fit(&j)) j.many = many_lu;
   j.out[0] = ref_new(r, dev, x->dtype, x->rank, x->dim);
   j.out[1] = j.out[0] ? ref_new(r, dev, DT_I64, x->rank - 1, x->dim) : NULL;
   j.out[2] = j.out[1] ? ref_new(r, dev, DT_I64, x->rank - 2, x->dim) : NULL;
@@ -486,11 +548,22 @@ static bool one_solve(const Job *j, Work *w, const Batch *b, char *const *room) 
   return ok;
 }
 
+static bool many_solve(const Job *j, const Work *w, int64_t number) {
+  const char *f = lane_at(j, j->x, j->step[0], number), *b = lane_at(j, j->y, j->step[1], number);
+  const int64_t *perm = (const int64_t *)(const void *)tn_data(j->perm) + number * j->step[2];
+  int64_t n = j->n, m = j->m;
+  char *x = out_at(j, 0, number, n * m);
+  return j->k.wide
+             ? solve_many_f64(w, j->flag, n, m, f, j->step[0], perm, j->step[2], b, j->step[1], x)
+             : solve_many_f32(w, j->flag, n, m, f, j->step[0], perm, j->step[2], b, j->step[1], x);
+}
+
 Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across) {
   Job j = system_of(lu, b);
   j.one = one_solve;
   j.perm = perm;
   j.flag = across;
+  if (lanes_fit(&j)) j.many = many_solve;
   return result_like(r, &j, b);
 }
 
