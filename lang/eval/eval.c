@@ -528,6 +528,7 @@ static APART Flow eval_let(Session *s, Node *st) {
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (st->let.type)
     v = type_match(s, st->let.type, v, st->let.init->span, &(Subject){.text = {"the value"}});
+  if (st->let.places) v = operand_parts_held(s, v); /* the first place may be a param of the next */
   name_result(s, st->let.pat, v);
   bind_pattern(s, st->let.pat, v, st->let.is_var);
   return FLOW_NEXT;

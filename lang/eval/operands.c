@@ -22,9 +22,11 @@ Value operand_held(Session *s, Value v) {
   return v.tag == V_PARAM && !s->stage ? version(s, v.u.p) : v;
 }
 
-/* v with p replaced by its present value. *now is that value, made when it is first needed. */
+/* v with p replaced by its present value. *now is that value, made when it is first needed. With p
+ * NULL all params in v are replaced. */
 static Value held(Session *s, Value v, Param *p, Value *now) {
   stack_check();
+  if (!p && v.tag == V_PARAM) return version(s, v.u.p);
   if (v.tag == V_PARAM && v.u.p == p) {
     if (now->tag == V_UNIT) *now = version(s, p);
     return *now;
@@ -41,6 +43,10 @@ static Value held(Session *s, Value v, Param *p, Value *now) {
     items[i] = x;
   }
   return same ? v : value_like(s, v, items);
+}
+
+Value operand_parts_held(Session *s, Value v) {
+  return s->stage ? v : held(s, v, NULL, NULL);
 }
 
 void operands_hold(Session *s, Param *p) {

@@ -18,5 +18,7 @@ void operands_cut(Session *s, Operands *to); /* after an error: drops those insi
 void operands_hold(Session *s, Param *p);    /* p is about to be written */
 /* v, or for a param in script its present value, which later writes do not change. */
 Value operand_held(Session *s, Value v);
+/* The same for the params in v, in the tuples, lists, records and dicts that it is made of. */
+Value operand_parts_held(Session *s, Value v);
 
 #endif

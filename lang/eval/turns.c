@@ -70,6 +70,9 @@ typedef struct Kept {
   Val *rows;      /* behind the loop, turn by turn */
 } Kept;
 
+/* Each turn that stands in front of a loop makes one number at least a tensor. */
+enum { MOST_FROM = 8 };
+
 typedef struct Turns {
   Session *s;
   Node *st;
@@ -80,7 +83,7 @@ typedef struct Turns {
   Carried *items;
   size_t item_count, item_cap;
   bool flag, effects; /* carries whether there is a next turn; a token */
-  bool peel;          /* the first turn has to stand in front of the loop */
+  bool peel;          /* one more turn has to stand in front of the loop */
   Stage stage;
   Value turns;      /* a bound of their number; without exits that is it */
   Dim counter;      /* the number of the turn in sizes; DIM_BAD: in none */
@@ -182,10 +185,11 @@ static _Noreturn void changes(Turns *t, const Carried *c, Value a, Value b) {
   } else if (c->kind == PLACE_VALUE) {
     name = "what `return` gives";
   }
-  const char *is = value_type_text(s, b);
+  const char *is = value_type_text(s, b), *when = "the loop's turn";
+  if (t->from) when = fail_text(s, "turn %lld", (long long)t->from + 1);
   stage_pop(s);
   Diag *d = fail_report(s, ERR_CARRY, at, "%s is %s before %s and %s after it", name,
-                        value_type_text(s, a), t->from ? "the second turn" : "the loop's turn", is);
+                        value_type_text(s, a), when, is);
   if (place.file) dg_label(&s->diags, d, place, "declared here");
   dg_help(
       &s->diags, d,
@@ -293,7 +297,7 @@ static void outputs(Turns *t, Carried *c, Value in, Value v) {
     bool fits =
         number && (!dt_float((DType)of.dtype) || dt_float((DType)is.dtype)) && is.dtype != DT_BOOL;
     if (in.weak && (!number || !fits)) { /* the number became a tensor, or an int a float */
-      if (t->from || of.rank || of.dtype == DT_BOOL) changes(t, c, c->before, v);
+      if (t->from == MOST_FROM || of.rank || of.dtype == DT_BOOL) changes(t, c, c->before, v);
       t->peel = true;
       return;
     }
@@ -866,7 +870,7 @@ static void make_node(Turns *t) {
 
 static Flow rolled(Turns *t);
 
-/* The turns behind the one in front of the loop. */
+/* The turns behind those in front of the loop. */
 static Value later_turns(Session *s, void *ud) {
   Turns *t = ud;
   Turns rest = {.s = s,
@@ -874,7 +878,7 @@ static Value later_turns(Session *s, void *ud) {
                 .it = t->it,
                 .lo = t->lo,
                 .count = t->count,
-                .from = 1,
+                .from = t->from + 1,
                 .counter = t->counter,
                 .tried = t->tried};
   s->flow = FLOW_NEXT;
@@ -891,15 +895,16 @@ static Value first_turn(Session *s, void *ud) {
   OpenLoop *l = s->loops;
   struct Iterations *blocks = iterations_start(s, t->st, 1);
   iterations_before(blocks, 0);
-  Value zero = stage_lift(s, op_as_tensor(s, v_int(0), DT_I64, t->st->span), t->st->span);
-  zero.weak = true;
-  Flow flow = eval_iteration(s, t->st, element(t, zero));
+  Span at = t->st->span;
+  Value number = stage_lift(s, op_as_tensor(s, v_int(t->from), DT_I64, at), at);
+  number.weak = true;
+  Flow flow = eval_iteration(s, t->st, element(t, number));
   l->continued = v_unit();
   iterations_after(blocks, 0, true);
   if (flow == FLOW_RETURN) s->flow = flow;
   if (flow == FLOW_RETURN || flow == FLOW_BREAK) return v_unit();
   if (!sides_pending(s)) return later_turns(s, t);
-  sides_rest(s, later_turns, t, t->st->span);
+  sides_rest(s, later_turns, t, at);
   if (s->flow == FLOW_BREAK || s->flow == FLOW_CONTINUE || s->flow == FLOW_GONE)
     s->flow = FLOW_NEXT;
   return v_unit();
@@ -932,9 +937,9 @@ static Flow rolled(Turns *t) {
     return FLOW_RETURN;
   }
   Value any = t->goes;
-  if (t->count.tag == V_INT) any = v_bool(t->count.u.i > 0);
+  if (t->count.tag == V_INT) any = v_bool(t->count.u.i > t->from);
   if (t->count.tag != V_INT && t->count.tag != V_UNIT) {
-    Value of[2] = {t->count, v_int(0)};
+    Value of[2] = {t->count, v_int(t->from)};
     any = op_binary(s, AST_GT, of[0], of[1], at, at, at);
   }
   if (any.tag == V_BOOL) {
