@@ -134,6 +134,9 @@ GRADS(EIGH) {
   r->dx[0] = mul(half, add(x, swap(x)));
 }
 
+/* stdlib/linalg.ckl has it, `_eig_slope`. */
+CUT(EIG)
+
 /* Walter, Lehmann 2018: of x = q r with m rows and at most as many columns it is
  * (dq + q s) r^-T, with s the symmetric matrix of the lower triangle of r dr^T - dq^T q. Columns
  * behind those of q are q times theirs of r. */

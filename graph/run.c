@@ -362,6 +362,11 @@ static bool run_EIGH(Run *r) {
   return ref_eigh(&r->ref, r->in[0], values, &r->out[0], &r->out[1]) || fail(r);
 }
 
+static bool run_EIG(Run *r) {
+  bool values = attr_or(r, AT_VALUES, 0) != 0;
+  return ref_eig(&r->ref, r->in[0], values, &r->out[0], &r->out[1]) || fail(r);
+}
+
 static bool run_QR(Run *r) {
   return ref_qr(&r->ref, r->in[0], &r->out[0], &r->out[1]) || fail(r);
 }

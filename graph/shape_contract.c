@@ -147,6 +147,21 @@ bool shape_eigh(C *c) {
   return true;
 }
 
+bool shape_eig(C *c) {
+  const Type *x = c->in[0];
+  if (!square(c, 0) || !sh_option(c, AT_VALUES, 2)) return false;
+  if (x->rank == CKL_MAX_RANK) {
+    gerr_set(c->e, ERR_SHAPE_RANK, 0, "`%s` of %s", op_written(c->op), sh_operand(c, 0));
+    return gerr_help(c->e, "the vectors have one axis more than a tensor may have");
+  }
+  c->out[0] = c->out[1] = *x;
+  Dim n = x->dim[x->rank - 1];
+  c->out[0].dim[x->rank - 2] = c->out[1].dim[x->rank - 2] = dim_const(c->dims, 2);
+  c->out[1].rank++;
+  c->out[1].dim[x->rank] = option(c, AT_VALUES) ? dim_const(c->dims, 0) : n;
+  return true;
+}
+
 /* The matrices of operand 0; false if it has none. */
 static bool matrices(C *c) {
   if (!sh_domain(c, 0)) return false;

@@ -78,6 +78,7 @@ bool shape_inner(C *c);
 bool shape_cholesky(C *c);
 bool shape_lu(C *c);
 bool shape_eigh(C *c);
+bool shape_eig(C *c);
 bool shape_qr(C *c);
 bool shape_svd(C *c);
 bool shape_solve(C *c);

@@ -70,6 +70,7 @@ static GroupKind kind_of(OpCode op) {
   case OP_CHOLESKY_GRAD:
   case OP_LU:
   case OP_EIGH:
+  case OP_EIG:
   case OP_QR:
   case OP_SVD:
   case OP_SOLVE:

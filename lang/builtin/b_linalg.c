@@ -42,6 +42,13 @@ BUILTIN_FN(bi_eigh) {
   return v_list(s, V_TUPLE, 2, out);
 }
 
+BUILTIN_FN(bi_eig) {
+  Value x = arg_tensor(s, c, 0), out[2];
+  Attr values = flag(s, c, 1, AT_VALUES);
+  op_run_multi(s, OP_EIG, 1, &x, &values, 1, c->at, 2, out);
+  return v_list(s, V_TUPLE, 2, out);
+}
+
 BUILTIN_FN(bi_qr) {
   Value x = arg_tensor(s, c, 0), out[2];
   op_run_multi(s, OP_QR, 1, &x, NULL, 0, c->at, 2, out);

@@ -98,6 +98,10 @@ bool ref_eigh(Ref *r, const Tensor *x, bool alone, Tensor **values, Tensor **vec
 /* x [B.., M, N] = q rest, with K = min(M, N) orthonormal columns of q and an upper triangle `rest`
  * [B.., K, N] whose diagonal is not negative. */
 bool ref_qr(Ref *r, const Tensor *x, Tensor **q, Tensor **rest);
+/* Eigenvalues of x [B.., N, N], by their real, then by their imaginary parts, [B.., 2, N] with the
+ * real parts first, and eigenvectors [B.., 2, N, N] as columns, of length 1, whose largest element
+ * is real and positive. `alone`: as of ref_eigh. */
+bool ref_eig(Ref *r, const Tensor *x, bool alone, Tensor **values, Tensor **vectors);
 /* x [B.., M, N] = u diag(s) vt: singular values, descending, and orthonormal columns of u [M, K],
  * of each of which the largest element is positive, and rows of vt [K, N]; K = min(M, N), or M and
  * N with `full`; 0, so no vectors, with `alone`. */

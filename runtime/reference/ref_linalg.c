@@ -1,5 +1,5 @@
-/* Factorizations of matrices: Cholesky, LU, QR, triangular systems, eigenvalues of symmetric ones,
- * singular values.
+/* Factorizations of matrices: Cholesky, LU, QR, triangular systems, eigenvalues of symmetric and of
+ * general ones, singular values.
  *
  * In: tensors [B.., N, N], or [B.., M, N], of any strides, float. Out: new row-major tensors. Each
  * matrix of a batch is copied to work memory in the computing type (f32 for f16 and bf16), done
@@ -65,6 +65,11 @@ static int64_t eigh_room(int64_t n) {
   return n * n + PANEL * n + 2 * n + panel_room(n, n) + rest + 8;
 }
 
+/* The same for eigenvalues of a general matrix of n rows. */
+static int64_t eig_room(int64_t n, bool alone) {
+  return (alone ? 1 : 2) * n * n + 7 * n + panel_room(n, n) + 8;
+}
+
 /* The rows that go first: about half, full leaves. */
 static int64_t half_of(int64_t n) {
   return (n / LEAF + 1) / 2 * LEAF;
@@ -107,6 +112,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
 #include "runtime/reference/ref_eigh.inc"
+#include "runtime/reference/ref_eig.inc"
 #include "runtime/reference/ref_lanes.inc"
 #undef T
 #undef GEMM
@@ -135,6 +141,7 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
 #include "runtime/reference/ref_eigh.inc"
+#include "runtime/reference/ref_eig.inc"
 #include "runtime/reference/ref_lanes.inc"
 
 /* ---- matrices of a batch */
@@ -599,6 +606,11 @@ static Tensor *new_matrices(Ref *r, const Tensor *x, int64_t m, int64_t n) {
   return ref_new(r, x->store->dev, x->dtype, x->rank, dim);
 }
 
+/* False, with an error if there is none yet. */
+static bool no_end(Work *w, const Batch *b, const char *text, int64_t rows) {
+  return w->r->err.kind == REF_OK && fail_matrix(w, REF_VALUE, b, text, rows);
+}
+
 static bool one_eigh(const Job *j, Work *w, const Batch *b, char *const *room) {
   const Kind *k = &j->k;
   int64_t n = j->n;
@@ -606,10 +618,7 @@ static bool one_eigh(const Job *j, Work *w, const Batch *b, char *const *room) {
   load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
   bool ok = k->wide ? eigh_f64(w, n, (double *)a, (double *)q, (double *)d, (double *)room[3])
                     : eigh_f32(w, n, (float *)a, (float *)q, (float *)d, (float *)room[3]);
-  if (!ok && w->r->err.kind != REF_OK) return false;
-  if (!ok)
-    return fail_matrix(w, REF_VALUE, b, "the eigenvalues of a matrix of %lld rows do not converge",
-                       n);
+  if (!ok) return no_end(w, b, "the eigenvalues of a matrix of %lld rows do not converge", n);
   store_line(k, d, n, out_at(j, 0, b->number, n));
   if (q) store_columns(k, n, n, q, n, a, out_at(j, 1, b->number, n * n));
   return true;
@@ -626,6 +635,43 @@ bool ref_eigh(Ref *r, const Tensor *x, bool alone, Tensor **values, Tensor **vec
   j.work = (alone ? 2.0 : 9.0) * (double)n * n * (n + 30);
   j.out[0] = ref_new(r, x->store->dev, x->dtype, x->rank - 1, x->dim);
   j.out[1] = j.out[0] ? new_matrices(r, x, n, alone ? 0 : n) : NULL;
+  bool ok = j.out[1] && each_matrix(r, &j, x);
+  return give(&j, ok, 2, (Tensor * *const[]){values, vectors});
+}
+
+static bool one_eig(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n;
+  char *a = room[0], *x = j->flag ? NULL : room[1], *values = room[2];
+  char *y = x ? x + (size_t)(n * n) * k->size : NULL;
+  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
+  bool ok = k->wide ? eig_f64(w, n, (double *)a, (double *)x, (double *)y, (double *)values,
+                              (double *)room[3])
+                    : eig_f32(w, n, (float *)a, (float *)x, (float *)y, (float *)values,
+                              (float *)room[3]);
+  if (!ok) return no_end(w, b, "the eigenvalues of a matrix of %lld rows do not converge", n);
+  store_line(k, values, 2 * n, out_at(j, 0, b->number, 2 * n));
+  if (!x) return true;
+  store_columns(k, n, n, x, n, a, out_at(j, 1, 2 * b->number, n * n));
+  store_columns(k, n, n, y, n, a, out_at(j, 1, 2 * b->number + 1, n * n));
+  return true;
+}
+
+bool ref_eig(Ref *r, const Tensor *x, bool alone, Tensor **values, Tensor **vectors) {
+  int64_t n = x->dim[x->rank - 1], dim[CKL_MAX_RANK + 1];
+  Job j = {one_eig, .k = kind_of(x->dtype), .x = x, .n = n, .flag = alone};
+  j.side = n > PANEL ? n : PANEL;
+  j.room[0] = area(n, n);
+  j.room[1] = alone ? 0 : area(2 * n, n);
+  j.room[2] = area(n, 2);
+  j.room[3] = area(n, n) == INT64_MAX ? INT64_MAX : eig_room(n, alone);
+  j.work = (alone ? 10.0 : 25.0) * (double)n * n * (n + 10);
+  for (int i = 0; i < x->rank - 2; i++) dim[i] = x->dim[i];
+  dim[x->rank - 2] = 2;
+  dim[x->rank - 1] = n;
+  dim[x->rank] = alone ? 0 : n;
+  j.out[0] = ref_new(r, x->store->dev, x->dtype, x->rank, dim);
+  j.out[1] = j.out[0] ? ref_new(r, x->store->dev, x->dtype, x->rank + 1, dim) : NULL;
   bool ok = j.out[1] && each_matrix(r, &j, x);
   return give(&j, ok, 2, (Tensor * *const[]){values, vectors});
 }
@@ -674,10 +720,8 @@ static bool one_svd(const Job *j, Work *w, const Batch *b, char *const *room) {
                               (double *)right, wide, (double *)room[3])
                     : svd_f32(w, m, n, count, (float *)at, (float *)left, (float *)values,
                               (float *)right, wide, (float *)room[3]);
-  if (!ok && w->r->err.kind != REF_OK) return false;
   if (!ok)
-    return fail_matrix(w, REF_VALUE, b,
-                       "the singular values of a matrix of %lld rows do not converge", rows);
+    return no_end(w, b, "the singular values of a matrix of %lld rows do not converge", rows);
   char *us = out_at(j, 0, b->number, rows * (wide ? n : count));
   char *vs = out_at(j, 2, b->number, (wide ? count : n) * cols);
   store_line(k, values, n, out_at(j, 1, b->number, n));

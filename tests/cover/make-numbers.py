@@ -102,6 +102,10 @@ def slope(f, x):
     return jax.grad(lambda t: f(t).sum())(x)
 
 
+def eig(x):
+    return lax.linalg.eig(x, compute_left_eigenvectors=False, enable_eigvec_derivs=True)
+
+
 def gelu(x):
     return jax.nn.gelu(x, approximate=True)
 
@@ -267,7 +271,7 @@ def maker(name):
 
 
 names = {
-    "jnp": jnp, "np": np, "jax": jax, "lax": lax, "none": None, "true": True, "false": False, "slope": slope,
+    "jnp": jnp, "np": np, "jax": jax, "lax": lax, "none": None, "true": True, "false": False, "slope": slope, "eig": eig,
     "pi": np.pi, "len": len,
     "sum": total(jnp.sum), "prod": total(jnp.prod), "any": reduced(jnp.any), "all": reduced(jnp.all),
     "max": extreme(jnp.max, -np.inf), "min": extreme(jnp.min, np.inf), "maximum": jnp.maximum, "minimum": jnp.minimum,

@@ -23,6 +23,8 @@ void body_matrix(Maker *m, int into) {
       "let (fl, fu, frows) = linalg.lu(fs); fl @ fu @ fb[frows]",
       "let fl = linalg.cholesky(fs); linalg.solve_triangular(fl, fb) + linalg.cholesky_solve(fl, "
       "fb)",
+      "let (ew, ev) = linalg.eig(fs @ transpose(graded(fs))); (ev.re ** 2 + ev.im ** 2) @ (fb * "
+      "sum(ew.re))",
       "fb * sum(linalg.eigvalsh(fs)) + to_dtype(linalg.rank_of(fb), dtype_of(fb))",
   };
   Var *v = NULL;

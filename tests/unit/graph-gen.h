@@ -283,9 +283,9 @@ static Val gen_op(Gen *x, OpCode op) {
       a[1] = attr_i(AT_VALUES, gen_rnd(x, 2));
       return gen_node(x, op, 1, v, op == OP_SVD ? 2 : 0, a, 0, NULL);
     }
-    if (op == OP_EIGH) a[0] = attr_i(AT_VALUES, gen_rnd(x, 2));
-    if (op == OP_CHOLESKY || op == OP_LU || op == OP_EIGH)
-      return gen_node(x, op, 1, v, op == OP_EIGH, a, 0, NULL);
+    bool eigen = op == OP_EIGH || op == OP_EIG;
+    if (eigen) a[0] = attr_i(AT_VALUES, gen_rnd(x, 2));
+    if (op == OP_CHOLESKY || op == OP_LU || eigen) return gen_node(x, op, 1, v, eigen, a, 0, NULL);
     if (op == OP_CHOLESKY_GRAD) {
       v[0] = gen_node(x, OP_CHOLESKY, 1, (Val[]){gen_positive(x, v[0])}, 0, NULL, 0, NULL);
       v[1] = gen_want(x, &ty, any);

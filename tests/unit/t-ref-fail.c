@@ -120,6 +120,11 @@ static Tensor *run_qr(void) {
   bool ok = ref_qr(&ref, square, &q, &rest);
   return two(ok, q, rest);
 }
+static Tensor *run_eig(void) {
+  Tensor *values, *vectors;
+  bool ok = ref_eig(&ref, square, false, &values, &vectors);
+  return two(ok, values, vectors);
+}
 static Tensor *run_svd(void) {
   Tensor *u, *s, *vt;
   bool ok = ref_svd(&ref, square, false, false, &u, &s, &vt);
@@ -209,6 +214,7 @@ static const Case cases[] = {ROW(unary),
                              ROW(triangular),
                              ROW(lu),
                              ROW(eigh),
+                             ROW(eig),
                              ROW(qr),
                              ROW(svd),
                              ROW(solve),
