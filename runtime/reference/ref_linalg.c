@@ -53,15 +53,22 @@ static int64_t panel_room(int64_t length, int64_t rows) {
   return PANEL * (length + PANEL + 2 * rows);
 }
 
+/* The same for a matrix of n rows that is divided. */
+static int64_t divide_room(int64_t n) {
+  return n * n + 9 * n;
+}
+
 /* The same for singular values of a matrix [m, n] with `rows` left vectors; a rotation takes at
  * most the room of 4 numbers. */
 static int64_t svd_room(int64_t m, int64_t n, int64_t rows) {
-  return 3 * n * n + 2 * PANEL * n + 6 * n + panel_room(m, rows) + 8 * TURNS(n) + 8;
+  int64_t halves = rows > 0 && n > SPLIT ? n * n + divide_room(n) : 0;
+  return 3 * n * n + 2 * PANEL * n + 6 * n + panel_room(m, rows > n ? rows : n) + 8 * TURNS(n) + 8 +
+         halves;
 }
 
 /* The same for eigenvalues of a matrix of n rows. */
 static int64_t eigh_room(int64_t n) {
-  int64_t rest = n <= SPLIT ? 4 * TURNS(n) : 4 * TURNS(SPLIT) + n * n + 8 * n;
+  int64_t rest = n <= SPLIT ? 4 * TURNS(n) : 4 * TURNS(SPLIT) + divide_room(n);
   return n * n + PANEL * n + 2 * n + panel_room(n, n) + rest + 8;
 }
 
@@ -111,7 +118,9 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define PICK(a, of, b) _mm512_permutex2var_ps((__m512)(a), (__m512i)(of), (__m512)(b))
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
+#include "runtime/reference/ref_secular.inc"
 #include "runtime/reference/ref_eigh.inc"
+#include "runtime/reference/ref_svd.inc"
 #include "runtime/reference/ref_eig.inc"
 #include "runtime/reference/ref_lanes.inc"
 #undef T
@@ -140,7 +149,9 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define PICK(a, of, b) _mm512_permutex2var_pd((__m512d)(a), (__m512i)(of), (__m512d)(b))
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
+#include "runtime/reference/ref_secular.inc"
 #include "runtime/reference/ref_eigh.inc"
+#include "runtime/reference/ref_svd.inc"
 #include "runtime/reference/ref_eig.inc"
 #include "runtime/reference/ref_lanes.inc"
 
