@@ -3,7 +3,8 @@
     python3 make-layers.py > _layers.ckl
 
 The params of a model, in the order of its paths, are one wave of half height; inputs are waves. Recorded are all results and
-two sums of the gradient of sum(y * wave) by the params and by each input: with weights wave(3) and wave(5).
+two sums of the gradient of sum(y * wave) by the params and by each input: with weights wave(3) and wave(5); `h` are such sums
+of the gradient of M, the sum of products of all gradients of sum(y * (1 + y) * wave) and wave(4).
 """
 import itertools
 
@@ -40,13 +41,21 @@ def case(name, shapes, inputs, f):
     floats = [0] + [i + 1 for i, x in enumerate(inputs) if jnp.asarray(x).dtype == jnp.float64]
     if not sizes:
         floats = floats[1:]
-    gs = jax.grad(lambda *a: jnp.sum(run(*a) * w), argnums=tuple(floats))(flat, *inputs)
-    sums = [jnp.sum(g.ravel() * wave((g.size,), k)) for g in gs for k in (3, 5)]
+
+    def sums(loss):
+        gs = jax.grad(loss, argnums=tuple(floats))(flat, *inputs)
+        return [jnp.sum(g.ravel() * wave((g.size,), k)) for g in gs for k in (3, 5)]
+
+    def twice(*a):
+        gs = jax.grad(lambda *b: jnp.sum(run(*b) * (1 + run(*b)) * w), argnums=tuple(floats))(*a)
+        return sum(jnp.sum(g.ravel() * wave((g.size,), 4)) for g in gs)
+
     print(f"\nfn {name}() =\n  (\n    y = f64([")
     for at in range(0, y.size, 6):
         print("      " + put(y[at:at + 6]) + ",")
     print("    ]),\n    g = f64([")
-    print("      " + put(sums) + ",\n    ]),\n  )")
+    print("      " + put(sums(lambda *a: jnp.sum(run(*a) * w))) + ",\n    ]),\n    h = f64([")
+    print("      " + put(sums(twice)) + ",\n    ]),\n  )")
 
 
 def sig(x):
@@ -215,3 +224,17 @@ case("bilinear0", [(2, 4, 3), (2,)], [q, wave((2, 3, 3), 4)],
      lambda p, x, y: jnp.einsum("bti,oij,btj->bto", x, p[0], y) + p[1])
 case("upsample0", [], [wave((1, 2, 2, 3), 0)], lambda p, x: x.repeat(2, 2).repeat(2, 3))
 case("upsample1", [], [wave((1, 1, 3, 2), 0)], lambda p, x: jax.image.resize(x, (1, 1, 6, 4), "linear"))
+case("linear0", lin(4, 3), [q], lambda p, x: x @ p[0] + p[1])
+case("layer_norm0", [(4,), (4,)], [q], lambda p, x: norm(x, *p))
+def batch_norm(p, x):
+    return norm(x.transpose(1, 0, 2).reshape(4, -1), 1, 0).reshape(4, 2, 7).transpose(1, 0, 2) * p[0][:, None] + p[1][:, None]
+case("batch_norm0", [(4,), (4,)], [x1], batch_norm)
+case("embedding0", [(5, 3)], [], lambda p: p[0][ids])
+case("residual0", lin(4, 4), [q], lambda p, x: x + jnp.tanh(x @ p[0] + p[1]))
+def biased(p, x):
+    far = np.arange(3)[None, :] - np.arange(3)[:, None]
+    b = p[0][np.where(far > 0, 3, 1 * (far < 0))]
+    qs, ks, vs = (v.reshape(2, 3, 2, 2).transpose(0, 2, 1, 3) for v in (x @ p[1] + p[2], x @ p[3] + p[4], x @ p[5] + p[6]))
+    s = qs @ ks.swapaxes(-1, -2) / np.sqrt(2) + b.transpose(2, 0, 1)
+    return (jax.nn.softmax(s) @ vs).transpose(0, 2, 1, 3).reshape(2, 3, 4) @ p[7] + p[8]
+case("biased0", [(4, 2)] + mha_shapes(4, 2, 2), [q], biased)
