@@ -25,6 +25,10 @@ typedef struct CheckJob {
   bool done;
   PassId stage;
   bool epilogue; /* writes are nodes at the end, not outputs */
+  DType floats;  /* what a class of dtypes stands for */
+  int pack;      /* how many dims a pack of a named type stands for */
+  bool open;     /* a named type has a class or pack */
+  int named;     /* how many named types the present one lies in */
 } CheckJob;
 
 static inline Value v_unknown(void) {

@@ -3,7 +3,8 @@
  * In: a function or method with annotated parameters. Out: filed errors, or its graph as text.
  * Sizes in brackets become symbols, methods run on an instance whose model ints are symbols too, so
  * one pass stands for all sizes. If staging needs a size as a constant, several are tried; an
- * error is filed only if it occurs with all of them.
+ * error is filed only if it occurs with all of them. A class of dtypes stands for f32, a pack for
+ * two dims; in a named type, of which a signature cannot make another one, for f64 and one dim too.
  */
 #include <string.h>
 
@@ -74,17 +75,18 @@ static void symbolic_numbers(Session *s, Unit *u, Value v, Span at) {
   }
 }
 
-static bool symbolic_inst(Session *s, Unit *u, ModelDecl *m, Value *out);
+static bool symbolic_inst(Session *s, CheckJob *j, ModelDecl *m, Value *out);
 
 /* Makes up a value for an annotation; false when it cannot. Dims in brackets become locals. */
-static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *out, int depth) {
+static bool symbolic_value(Session *s, CheckJob *j, Node *type, Name name, Value *out, int depth) {
+  Unit *u = j->u;
   stack_check();
   if (!type || depth > 16) return false;
   if (type->kind == N_TYPE_TUPLE) {
     if (type->list.count > 32) return false;
     Value items[32];
     for (uint32_t i = 0; i < type->list.count; i++)
-      if (!symbolic_value(s, u, type->list.items[i], name, &items[i], depth + 1)) return false;
+      if (!symbolic_value(s, j, type->list.items[i], name, &items[i], depth + 1)) return false;
     *out = type->list.count ? v_list(s, V_TUPLE, type->list.count, items) : v_unit();
     return true;
   }
@@ -94,7 +96,7 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
     Name names[32];
     for (uint32_t i = 0; i < type->list.count; i++) {
       names[i] = type->list.items[i]->type_field.name.name;
-      if (!symbolic_value(s, u, type->list.items[i]->type_field.type, names[i], &items[i],
+      if (!symbolic_value(s, j, type->list.items[i]->type_field.type, names[i], &items[i],
                           depth + 1))
         return false;
     }
@@ -113,7 +115,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
       *out = v;
       return true;
     }
-    dt = DT_F32;
+    dt = j->floats;
+    j->open |= j->named > 0;
   } else if (word == TYPEWORD_INT) {
     if (!dims) {
       *out = symbolic_int(s, u, name, type->span);
@@ -121,14 +124,19 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
     }
     dt = DT_I64;
   } else if (word == TYPEWORD_NUM) {
-    dt = DT_F32;
+    dt = j->floats;
+    j->open |= j->named > 0;
   }
   if (dt == DT_BOOL && !dims) return false; /* a static bool: its value decides the path */
   if (dt < 0) {
     Global *g = global_find(s, s->frame->module, n);
-    if (g && g->kind == G_TYPE)
-      return symbolic_value(s, u, g->decl->type_decl.type, name, out, depth + 1);
-    if (g && g->kind == G_MODEL) return symbolic_inst(s, u, g->v.u.model, out);
+    if (g && g->kind == G_TYPE) {
+      j->named++;
+      bool made = symbolic_value(s, j, g->decl->type_decl.type, name, out, depth + 1);
+      j->named--;
+      return made;
+    }
+    if (g && g->kind == G_MODEL) return symbolic_inst(s, j, g->v.u.model, out);
     if (!g && word == TYPEWORD_NOT)
       type_match(s, type, v_int(0), type->span,
                  &(Subject){.text = {"the argument"}}); /* reports the unknown type */
@@ -147,13 +155,15 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
         continue;
       }
       Value two[2]; /* a pack of two dims stands for any */
-      for (int k = 0; k < 2 && rank < CKL_MAX_RANK; k++) {
+      int many = j->named ? j->pack : 2;
+      j->open |= j->named > 0;
+      for (int k = 0; k < many && rank < CKL_MAX_RANK; k++) {
         Name pack = x->word.name ? x->word.name : name;
         two[k] = symbolic_int(s, u, names_of(s->names, fail_text(s, "%s.%d", pack ? pack : "S", k)),
                               x->span);
         d[rank++] = type_dim_of(s, two[k], x->span, "a dim");
       }
-      if (x->word.name) local_push(s, x->word.name, v_list(s, V_TUPLE, 2, two), false, x->span);
+      if (x->word.name) local_push(s, x->word.name, v_list(s, V_TUPLE, many, two), false, x->span);
       continue;
     }
     if (rank == CKL_MAX_RANK) return false;
@@ -184,7 +194,8 @@ static bool symbolic_value(Session *s, Unit *u, Node *type, Name name, Value *ou
 }
 
 /* An instance made of symbols: ints are symbols, other arguments by their annotation. */
-static bool symbolic_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
+static bool symbolic_inst(Session *s, CheckJob *j, ModelDecl *m, Value *out) {
+  Unit *u = j->u;
   const NodeList *p = &m->decl->model.params;
   Value *v = ARENA_ARRAY(&s->scratch, Value, p->count + 1);
   Name *names = ARENA_ARRAY(&s->scratch, Name, p->count + 1);
@@ -199,7 +210,7 @@ static bool symbolic_inst(Session *s, Unit *u, ModelDecl *m, Value *out) {
     if (x->param.init) continue;
     Node *t = x->param.type;
     spans[n] = x->span;
-    if (!t || !symbolic_value(s, u, t, x->param.name.name, &v[n], 0)) {
+    if (!t || !symbolic_value(s, j, t, x->param.name.name, &v[n], 0)) {
       if (t && t->kind == N_TYPE_NAME && !strcmp(t->type_name.path.items[0].name, "bool"))
         v[n] = v_bool(true);
       else
@@ -302,7 +313,7 @@ static void check_fn_job(void *ud) {
   u->root = (Stage){.g = u->g, .unit = u, .level = 1};
   s->stage = &u->root;
   Value self = v_unit();
-  if (j->m && !symbolic_inst(s, u, j->m, &self)) return;
+  if (j->m && !symbolic_inst(s, j, j->m, &self)) return;
   if (!d) return; /* only the members are checked */
   /* the arguments: their dims in brackets are made in a frame that is thrown away, and the call
    * binds them again */
@@ -322,7 +333,7 @@ static void check_fn_job(void *ud) {
     Node *p = d->fn->params.items[i];
     if (p->param.init) continue;
     spans[n] = p->span;
-    ok = symbolic_value(s, u, n < j->type_count ? j->types[n] : p->param.type, p->param.name.name,
+    ok = symbolic_value(s, j, n < j->type_count ? j->types[n] : p->param.type, p->param.name.name,
                         &v[n], 0);
     if (ok) local_push(s, p->param.name.name, v[n], false, p->span); /* `net.nin` in later types */
     n++;
@@ -416,8 +427,15 @@ static bool same_error(const Diag *a, const Diag *b) {
 bool check_fn(Session *s, CheckJob *j) {
   static const int64_t sizes[][2] = {{2, 2}, {3, 3}, {4, 2}, {1, 1}, {8, 4}, {5, 7}};
   size_t before = s->diags.errors, count = s->diags.count;
-  if (!check_once(s, j, sizes[0], 2) || s->diags.errors == before || j->out)
-    return s->diags.errors == before;
+  size_t needed = 0;
+  for (int round = 0; round < 5; round++) { /* the last one for the error of the first */
+    dg_rewind(&s->diags, count);
+    j->floats = round % 2 ? DT_F64 : DT_F32;
+    j->pack = round / 2 == 1 ? 1 : 2;
+    needed = check_once(s, j, sizes[0], 2);
+    if (s->diags.errors == before || !j->open || j->out) break;
+  }
+  if (!needed || s->diags.errors == before || j->out) return s->diags.errors == before;
   size_t first = s->diags.count, errors = s->diags.errors;
   Literals l = {{0}, 0};
   if (j->node)
