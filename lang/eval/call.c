@@ -409,6 +409,7 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
                               const bool *given, Span call) {
   const Fn *d = f->decl->fn;
   const char *title = s->stage ? path_frame_title(s, s->frame) : call_fn_name(f);
+  bool inner = d->name.name && d->name.name[0] == '_' && fail_in_library(s, d->header);
   bool capsule = capsule_is_fn(f); /* not a call: values stay as they are */
   bool own = !capsule && takes_grad(s, f);
   bool *twice = ARENA_ARRAY(&s->scratch, bool, n + 1);
@@ -445,8 +446,9 @@ static APART void bind_params(Session *s, FnObj *f, uint32_t n, Value *args, Spa
     }
     if (v.tag == V_NONE && p->param.init && desugar_name_is_none(s, p->param.init)) { /* rule 71 */
     } else if (p->param.type) {
-      v = type_match(s, p->param.type, v, spans[i],
-                     &(Subject){.text = {"argument `", p->param.name.name, "` of `", title, "`"}});
+      Subject of = {.text = {"argument `", p->param.name.name, "` of `", title, "`"}};
+      if (inner) of = (Subject){.text = {"`", p->param.name.name, "`"}};
+      v = type_match(s, p->param.type, v, spans[i], &of);
     } /* without a type a weak tensor stays weak: it may be a shape */
     local_push(s, p->param.name.name, v, false, p->param.name.span);
   }

@@ -27,8 +27,8 @@ const char *fail_text(Session *s, const char *fmt, ...) {
   return b.s ? b.s : "";
 }
 
-/* Whether `at` is in the embedded library: an error there is shown where the program called it. */
-static bool embedded(const Session *s, Span at) {
+/* An error in the library is shown where the program called it. */
+bool fail_in_library(const Session *s, Span at) {
   return src_get(&s->sources, at.file)->path[0] == '<';
 }
 
@@ -40,9 +40,9 @@ static bool inside(Span a, Span b) {
  * below which the trace begins. */
 static Frame *settle_place(Session *s, Diag *d) {
   Frame *f = s->frame;
-  if (embedded(s, d->span)) {
+  if (fail_in_library(s, d->span)) {
     Frame *out = f;
-    while (out && out->up && (!out->call.file || embedded(s, out->call))) out = out->up;
+    while (out && out->up && (!out->call.file || fail_in_library(s, out->call))) out = out->up;
     if (out && out->up && out->call.file) {
       const char *name = path_frame_title(s, out);
       d->span = out->call;
@@ -55,14 +55,15 @@ static Frame *settle_place(Session *s, Diag *d) {
   }
   int n = 0;
   for (int i = 0; i < d->label_count; i++)
-    if (!embedded(s, d->labels[i].span) || embedded(s, d->span)) d->labels[n++] = d->labels[i];
+    if (!fail_in_library(s, d->labels[i].span) || fail_in_library(s, d->span))
+      d->labels[n++] = d->labels[i];
   d->label_count = n;
   return f;
 }
 
 const char *fail_source_text(Session *s, Span at, const char *other) {
   const Source *f = src_get(&s->sources, at.file);
-  if (!f->file || embedded(s, at)) return other;
+  if (!f->file || fail_in_library(s, at)) return other;
   if (at.lo >= at.hi || at.hi > f->length || at.hi - at.lo > 32) return other;
   for (uint32_t i = at.lo; i < at.hi; i++)
     if (f->text[i] == '\n' || f->text[i] == '`') return other;
@@ -71,7 +72,7 @@ const char *fail_source_text(Session *s, Span at, const char *other) {
 
 const char *fail_library_text(Session *s, Span at) {
   const Source *f = src_get(&s->sources, at.file);
-  if (!f->file || !embedded(s, at) || at.lo >= at.hi || at.hi > f->length) return NULL;
+  if (!f->file || !fail_in_library(s, at) || at.lo >= at.hi || at.hi > f->length) return NULL;
   if (memchr(f->text + at.lo, '\n', at.hi - at.lo)) return NULL;
   return arena_strdup(&s->scratch, f->text + at.lo, at.hi - at.lo);
 }
@@ -93,8 +94,8 @@ _Noreturn void fail_raise(Session *s) {
   while (f && f->up) {
     Frame *g = f->up;
     size_t same = 1; /* direct recursion is one line */
-    if (!f->call.file || embedded(s, f->call) || (first && inside(d->span, f->call))) {
-      first = first && (!f->call.file || embedded(s, f->call));
+    if (!f->call.file || fail_in_library(s, f->call) || (first && inside(d->span, f->call))) {
+      first = first && (!f->call.file || fail_in_library(s, f->call));
       f = g;
       continue;
     }
@@ -166,7 +167,7 @@ Diag *fail_run(Session *s, const GErr *e, Span at, const char *what, Span call, 
   if (e->nomem) mem_throw(&s->mem, MEM_ERR_NOMEM);
   size_t n = inner ? strlen(inner) : 0; /* a method (`what` is "inner.f") tells more than `inner` */
   if (n && !strncmp(what, inner, n) && what[n] == '.') inner = NULL;
-  bool library = embedded(s, at) && call.file && !embedded(s, call);
+  bool library = fail_in_library(s, at) && call.file && !fail_in_library(s, call);
   bool other = staged.file != call.file || staged.lo != call.lo;
   if (!at.file || library || (other && inside(at, staged))) at = call;
   Diag *d = library ? fail_report(s, e->code, at, "in `%s`: %s", inner ? inner : what, e->text)
@@ -223,7 +224,7 @@ void fail_if_interrupted(Session *s, Span at) {
 }
 
 void fail_running_at(Session *s, Span at) {
-  if (at.file && !embedded(s, at)) s->running = at;
+  if (at.file && !fail_in_library(s, at)) s->running = at;
 }
 
 const char *fail_suggest(Session *s, Name name) {

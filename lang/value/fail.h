@@ -20,6 +20,8 @@ void fail_warn_once(Session *s, ErrCode code, Span at, const char *fmt, ...)
 const char *fail_text(Session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The source text at a place, for help texts; `other` if it is long or not the program's own. */
 const char *fail_source_text(Session *s, Span at, const char *other);
+/* Whether a place is in the embedded library. */
+bool fail_in_library(const Session *s, Span at);
 /* The text at a place of the embedded library, if it is one line; else NULL. */
 const char *fail_library_text(Session *s, Span at);
 void fail_if_interrupted(Session *s, Span at);
