@@ -574,11 +574,15 @@ BUILTIN_FN(bi_one_hot) {
     fail_at(s, ERR_RANK_MAX, c->at, "a tensor has at most %d axes", CKL_MAX_RANK);
   Dim d[CKL_MAX_RANK];
   for (int k = 0; k < t.rank; k++) d[k] = t.dim[k];
-  d[t.rank] = dim_const(op_dims_of(s), 1);
-  Value col = op_reshape(s, i, t.rank + 1, d, c->at);
   d[t.rank] = add_dim(s, c->v[1], c->spans[1]);
-  Value v[2] = {op_broadcast(s, col, t.rank + 1, d, c->at),
-                op_broadcast(s, op_iota(s, d[t.rank], DT_I64, c->at), t.rank + 1, d, c->at)};
+  Value places = op_iota(s, d[t.rank], DT_I64, c->at), of[2] = {places, i};
+  Attr a = attr_i(AT_AXIS, 0);
+  i = op_run(s, OP_TAKE, 2, of, &a, 1, c->at); /* the same numbers, which have to be places */
+  Dim one[CKL_MAX_RANK];
+  memcpy(one, d, sizeof one);
+  one[t.rank] = dim_const(op_dims_of(s), 1);
+  Value v[2] = {op_broadcast(s, op_reshape(s, i, t.rank + 1, one, c->at), t.rank + 1, d, c->at),
+                op_broadcast(s, places, t.rank + 1, d, c->at)};
   return op_cast(s, op_run(s, OP_EQ, 2, v, NULL, 0, c->at), dt, c->at);
 }
 
@@ -901,8 +905,12 @@ BUILTIN_FN(bi_bernoulli) {
   Dim d[CKL_MAX_RANK];
   int rank = shape_arg(s, c->v[1], c->spans[1], d);
   check_probability(s, c->v[0], c->spans[0]);
-  Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, DT_F32, s->modes.device, rank, d, c->at);
-  return op_binary(s, AST_LT, u, c->v[0], c->at, c->at, c->at);
+  Value p = c->v[0];
+  DType dt = v_is_tensor(p) && !p.weak ? (DType)op_type_of(s, p).dtype : DT_COUNT, of = DT_F32;
+  if (dt == DT_F64) of = DT_F64;
+  if (dt == DT_F16 || dt == DT_BF16) p = op_cast(s, p, DT_F32, c->at);
+  Value u = draw(s, key_arg(s, c, 2), RANDOM_UNIFORM, of, s->modes.device, rank, d, c->at);
+  return op_binary(s, AST_LT, u, p, c->at, c->at, c->at);
 }
 
 BUILTIN_FN(bi_dropout) {
