@@ -333,6 +333,16 @@ BUILTIN_FN(bi_reduce) {
   return reduce(s, (OpCode)c->b->op, c, 1);
 }
 
+/* f16 and bf16 as f32, in which formulas of sums compute. */
+static Value as_single(Session *s, Value x, Span at) {
+  DType dt = (DType)op_type_of(s, x).dtype;
+  return dt == DT_F16 || dt == DT_BF16 ? op_cast(s, x, DT_F32, at) : x;
+}
+
+BUILTIN_FN(bi_wide) {
+  return as_single(s, arg_tensor(s, c, 0), c->at);
+}
+
 BUILTIN_FN(bi_mean) {
   Value x = c->v[0];
   if (v_is_number(x) && x.tag != V_NODE) /* the sum by a count of 1: a float number (rule 16) */
@@ -355,8 +365,9 @@ BUILTIN_FN(bi_mean) {
   if (n == 0) return x;
   Dim count = dim_const(op_dims_of(s), 1);
   for (int i = 0; i < n; i++) count = dim_mul(op_dims_of(s), count, t.dim[axes[i]]);
-  Value r = op_reduce(s, OP_SUM, x, n, axes, keep, c->at);
-  return op_binary(s, AST_DIV, r, type_dim_value(s, count), c->at, c->at, c->at);
+  Value r = op_reduce(s, OP_SUM, as_single(s, x, c->at), n, axes, keep, c->at);
+  r = op_binary(s, AST_DIV, r, type_dim_value(s, count), c->at, c->at, c->at);
+  return op_cast(s, r, (DType)t.dtype, c->at);
 }
 
 /* mean((x - mean(x)) ** 2) with another divisor; `var` is a reserved word, so x.var() cannot be
@@ -374,6 +385,7 @@ BUILTIN_FN(bi_var) {
   DimTab *dt = op_dims_of(s);
   Dim count = dim_const(dt, 1);
   for (int i = 0; i < n; i++) count = dim_mul(dt, count, t.dim[axes[i]]);
+  x = as_single(s, x, c->at);
   Value m = n ? op_reduce(s, OP_SUM, x, n, axes, true, c->at) : x;
   m = op_binary(s, AST_DIV, m, type_dim_value(s, count), c->at, c->at, c->at);
   Value d = op_binary(s, AST_SUB, x, m, c->at, c->at, c->at);
@@ -382,7 +394,8 @@ BUILTIN_FN(bi_var) {
   /* of too few elements it is 0 / 0, and no number below 0 */
   Dim less = type_dim_of(s, c->v[2], c->spans[2], "`correction`");
   Dim by = dim_max(dt, dim_sub(dt, count, less), dim_const(dt, 0));
-  return op_binary(s, AST_DIV, r, type_dim_value(s, by), c->at, c->at, c->at);
+  r = op_binary(s, AST_DIV, r, type_dim_value(s, by), c->at, c->at, c->at);
+  return op_cast(s, r, (DType)t.dtype, c->at);
 }
 
 BUILTIN_FN(bi_dtype_of) {
