@@ -235,10 +235,14 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   if (j->spec.kind != JOINT_REGION) s->tape_seq += tape_places(j->spec.f);
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);
+  bool slopes = false; /* else the gradient is 0, whatever the inputs are */
+  for (size_t k = 0; k < j->spec.f->output_count; k++) slopes |= j->spec.cot[k];
+  slopes |= j->has_callbacks;
   for (size_t i = 0; i < n; i++) {
+    bool read = slopes && (!j->spec.reads || j->spec.reads[i]);
     set_edge(t, i, in[i]);
     tn_unref(t->inputs[i]); /* a param may have changed since */
-    t->inputs[i] = !j->spec.reads || j->spec.reads[i] ? tn_ref(inputs[i]) : shell_of(s, inputs[i]);
+    t->inputs[i] = read ? tn_ref(inputs[i]) : shell_of(s, inputs[i]);
     if (t->inputs[i]) continue;
     tape_release(s, t);
     mem_throw(&s->mem, MEM_ERR_NOMEM);
