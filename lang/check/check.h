@@ -25,6 +25,7 @@ void abstract_enter_loop(Session *s, const AbstractVars *k);
 void abstract_leave(Session *s, const AbstractVars *k);
 Value *abstract_swap(Session *s, const AbstractVars *k);
 void abstract_join(Session *s, const AbstractVars *k, const Value *other);
+void abstract_forget(Session *s, const AbstractVars *k);
 Node *abstract_assignment(Node *body, Name name); /* the last one to that variable, or NULL */
 bool abstract_returns(Node *body);
 /* A function became a value: the variables that it assigns are unknown from now on. */

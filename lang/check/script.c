@@ -253,6 +253,14 @@ void abstract_join(Session *s, const AbstractVars *k, const Value *other) {
   }
 }
 
+/* After what was not walked: all variables that it may change are unknown. */
+void abstract_forget(Session *s, const AbstractVars *k) {
+  for (size_t i = 0; i < k->count; i++) {
+    Value *v = variable(s, k->names[i]);
+    if (v) value_set(v, v_unknown());
+  }
+}
+
 static void has_return(void *ud, Node *n) {
   bool *found = ud;
   if (!n || *found || n->kind == N_LAMBDA || n->kind == N_FN) return;

@@ -358,8 +358,12 @@ static APART Value eval_item(Session *s, Node *e) {
 }
 
 /* `check` evaluates both branches. It goes on after a break or return in one, which may not run. */
-static APART Value both_branches(Session *s, Node *e) {
+static APART Value both_branches(Session *s, Node *e, bool unknown) {
   AbstractVars k = abstract_vars(s, e);
+  if (unknown && fail_in_library(s, e->span)) { /* a side may be for other kinds of values */
+    abstract_forget(s, &k);
+    return (Value){.tag = V_UNKNOWN};
+  }
   Value a = eval_expr(s, e->if_.then), b = v_unit();
   bool left = s->flow != FLOW_NEXT;
   s->flow = FLOW_NEXT;
@@ -384,7 +388,8 @@ static APART Value eval_if(Session *s, Node *e) {
   size_t mark = mem_pool_mark(&s->mem);
   Value c = eval_expr(s, e->if_.cond);
   if (is_tail) s->tail = e;
-  if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c))) return both_branches(s, e);
+  if (c.tag == V_UNKNOWN || (s->abstract && is_bool_node(s, c)))
+    return both_branches(s, e, c.tag == V_UNKNOWN);
   int64_t known;
   if (is_bool_node(s, c) && !want_known_bool(s, c, &known)) return sides_if(s, e, c);
   bool holds = want_bool(s, c, e->if_.cond->span, "the condition of `if`"), tail = s->tail == e;
