@@ -433,7 +433,8 @@ static bool comment_slip(Parser *ps, Tok t) {
   bool start = fits(ps, TK_LET);
   if ((t.kind == TK_DSLASH || (t.kind == TK_SLASH && ps->lx.text[t.hi] == '*')) && start)
     at = t.lo;
-  else if (ps->line_division != UINT32_MAX && fits(ps, TK_PLUS) && begins_expr(t.kind) && !t.first)
+  else if (ps->line_division != UINT32_MAX && fits(ps, TK_PLUS) && begins_expr(t.kind) &&
+           !t.first && !memchr(ps->lx.text + ps->line_division, ',', t.lo - ps->line_division))
     at = ps->line_division;
   else
     return false;

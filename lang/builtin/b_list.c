@@ -42,6 +42,9 @@ static List *arg_list(Session *s, Call *c, const char *help) {
   if (v.tag != V_LIST) {
     const char *text = fail_text(s, "`%s` takes a list, not %s", c->b->name, value_type_text(s, v));
     if (v_is_tensor(v)) fail_help(s, ERR_WANT_LIST, c->spans[0], help, "%s", text);
+    if (v.tag == V_STR)
+      fail_help(s, ERR_WANT_LIST, c->spans[0], "`+` joins texts, `s += \"x\"` adds one", "%s",
+                text);
     fail_at(s, ERR_WANT_LIST, c->spans[0], "%s", text);
   }
   return v.u.list;

@@ -201,6 +201,9 @@ static Value put(const Place *p, size_t k, Value old, bool own) {
   if (old.tag == V_STR)
     fail_help(s, ERR_ASSIGN, at, "`s = s[:i] + \"x\" + s[i + 1:]` makes the text of parts",
               "a part of a text cannot be assigned");
+  if (old.tag == V_DICT)
+    fail_help(s, ERR_ASSIGN, at, "`d[\"name\"] = e`",
+              "an element of a dict is assigned by its key");
   fail_at(s, ERR_ASSIGN, at, "a part of %s cannot be assigned", value_type_text(s, old));
 }
 
@@ -337,7 +340,11 @@ static void assign_name(const Place *p) {
                           given ? "parameter" : "`let`");
     dg_label(&s->diags, d, l ? l->span : g->span, "declared here");
     dg_help(&s->diags, d,
-            given ? "copy it to a `var`: `var now = %s`" : "declare it with `var %s = ..`",
+            given ? "copy it to a `var`: `var now = %s`"
+            : st->assign.target->kind != N_DOT
+                ? "declare it with `var %s = ..`"
+                : "declare it with `var %s = ..`; an element of a list is changed by its index, "
+                  "`xs[i].x = e`",
             root->name);
     fail_raise(s);
   }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph/build.h"
+#include "lang/builtin/builtin.h"
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
@@ -80,7 +81,15 @@ Value call_value(Session *s, Value f, const Args *a) {
               p->decl->policy_decl.name.name);
     return policy_value(s, p->decl, p->module, a->count, a->v);
   }
-  default: fail_at(s, ERR_NOT_CALLABLE, a->call, "%s is not a function", value_type_text(s, f));
+  default: {
+    const char *text = fail_source_text(s, a->call, "");
+    Name by = names_get(s->names, text, strcspn(text, "(. "));
+    if (builtin_find(s, by))
+      fail_help(s, ERR_NOT_CALLABLE, a->call,
+                fail_text(s, "a variable took the name of the builtin `%s`: rename it", by),
+                "`%s` is %s here, not a function", by, value_type_text(s, f));
+    fail_at(s, ERR_NOT_CALLABLE, a->call, "%s is not a function", value_type_text(s, f));
+  }
   }
 }
 

@@ -449,8 +449,8 @@ static void slice_bounds(Session *s, const Index *index, int64_t n, const char *
   if (it.lo.tag != V_UNIT) *lo = want_int(s, it.lo, it.span, "a bound") + (it.lo_neg ? n : 0);
   if (it.hi.tag != V_UNIT) *hi = want_int(s, it.hi, it.span, "a bound") + (it.hi_neg ? n : 0);
   if (*lo < 0 || *hi > n || *lo > *hi)
-    fail_at(s, ERR_INDEX_RANGE, it.span, "the slice is out of range for %s of %lld", of,
-            (long long)n);
+    fail_at(s, ERR_INDEX_RANGE, it.span, "%lld:%lld is no slice of %s of %lld", (long long)*lo,
+            (long long)*hi, of, (long long)n);
 }
 
 static Value index_text(Session *s, const StrObj *t, const Index *index) {
@@ -563,6 +563,10 @@ static bool stretches_to(Session *s, const Type *from, const Type *place, bool a
 
 Value op_index_put(Session *s, Value x, const Index *index, AstOp op, Value v, Span at) {
   if (x.tag == V_UNKNOWN || v.tag == V_UNKNOWN) return x;
+  if (x.tag == V_STR)
+    fail_help(s, ERR_INDEX_KIND, index->node->span,
+              "`s = s[:i] + \"x\" + s[i + 1:]` makes the text of parts",
+              "a part of a text cannot be assigned");
   if (!v_is_tensor(x))
     fail_at(s, ERR_INDEX_KIND, index->node->span, "%s cannot be assigned by index",
             value_type_text(s, x));
