@@ -252,7 +252,7 @@ static void call_known(Resolver *r, const Global *g, const Builtin *b, const Nod
 
 static void unknown_in_module(Resolver *r, const Module *m, Name f, Span at) {
   Diag *d = fail_report(r->s, ERR_NO_FIELD, at, "module `%s` has no `%s`", m->name, f);
-  const char *here = foreign_help(r->s, f, FOREIGN_NAME);
+  const char *here = foreign_member_help(r->s, m->name, f);
   if (!here) here = library_help(r->s, f);
   if (here) {
     dg_help(&r->s->diags, d, "%s", here);
