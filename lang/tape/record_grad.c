@@ -459,7 +459,7 @@ static bool used_inside(const Graph *f, Val v) {
 
 bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
   if (!n->joint || n->joint->spec.kind == JOINT_REGION || n->state == TAPE_OPENED ||
-      n->state == TAPE_CONSUMED)
+      n->state == TAPE_CONSUMED || n->hollow)
     return true;
   const Graph *f = n->joint->spec.f;
   if (calls_host(f)) return true;

@@ -282,6 +282,7 @@ static void node_recorded(Sweep *w, TapeNode *n, const Value *cot, const bool *w
 
 static void node_gradients(Sweep *w, TapeNode *n, const Value *cot, bool *wants, bool dies,
                            Value *dx) {
+  if (n->hollow) return;
   if (n->state == TAPE_OPENED) {
     for (size_t i = 0; i < n->in_count; i++)
       if (wants[i]) dx[i] = cot[i];
@@ -505,7 +506,7 @@ static void ready_calls(Sweep *w, uint32_t out) {
     TapeNode *n = w->visits[i].node;
     bool any = false, *mine = has + first[i];
     for (size_t k = 0; k < n->out_count; k++) any |= mine[k];
-    if (!any) n->mark = 1;
+    if (!any || n->hollow) n->mark = 1;
     if (n->mark != 2) continue;
     if (n->joint && n->state != TAPE_OPENED) {
       tape_narrow(s, n, mine);

@@ -238,6 +238,7 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   bool slopes = false; /* else the gradient is 0, whatever the inputs are */
   for (size_t k = 0; k < j->spec.f->output_count; k++) slopes |= j->spec.cot[k];
   slopes |= j->has_callbacks;
+  t->hollow = !slopes;
   for (size_t i = 0; i < n; i++) {
     bool read = slopes && (!j->spec.reads || j->spec.reads[i]);
     set_edge(t, i, in[i]);

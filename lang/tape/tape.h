@@ -79,6 +79,7 @@ struct TapeNode {
   uint32_t index; /* among the nodes of the sweep, latest first (capture.c) */
   bool hooked;    /* a result has, or had, a hook */
   bool version;   /* result 0 is a former value of a param: its uses are uses of the param */
+  bool hollow;    /* a call to whose results no gradient comes: only sizes of inputs are there */
   Modes modes;    /* modes at its making, in which its backward runs (rule 87) */
   TapeNode *next; /* list of nodes to release */
 };
