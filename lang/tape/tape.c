@@ -235,8 +235,9 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   if (j->spec.kind != JOINT_REGION) s->tape_seq += tape_places(j->spec.f);
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);
-  bool slopes = false; /* else the gradient is 0, whatever the inputs are */
-  for (size_t k = 0; k < j->spec.f->output_count; k++) slopes |= j->spec.cot[k];
+  /* else the gradient is 0, whatever the inputs are; j may have been narrowed for other calls */
+  bool slopes = false;
+  for (size_t k = 0; k < nout; k++) slopes |= joint_parent(j)->spec.cot[k];
   slopes |= j->has_callbacks;
   t->hollow = !slopes;
   for (size_t i = 0; i < n; i++) {
