@@ -79,7 +79,7 @@ static void open_group(Page *p, const char *title) {
     if (*title == ' ')
       buf_putc(&p->group, '-');
     else if (*title != ':' && *title != ',' && *title != '`')
-      buf_putc(&p->group, *title == 'B' || *title == 'W' ? *title + ('a' - 'A') : *title);
+      buf_putc(&p->group, (char)tolower((unsigned char)*title));
   buf_puts(&p->group, "):");
 }
 
