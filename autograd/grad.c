@@ -152,8 +152,8 @@ GRAD(ATANH) {
 GRAD(ERF) {
   return mul(dy, mul(num(1.12837916709551257389615890312), un(EXP, neg(mul(a, a)))));
 }
-GRAD(RELU) {
-  return where(gt(a, zero), dy, zero);
+GRAD(RELU) { /* of the result, which the next layer keeps anyway */
+  return where(gt(y, zero), dy, zero);
 }
 GRAD(SIGMOID) {
   return mul(dy, mul(y, sub(one, y)));

@@ -421,7 +421,7 @@ int main(void) {
   TEST(t_unary(OP_TANH, false, true), "tanh saves its result");
   TEST(t_unary(OP_EXP, false, true), "exp saves its result");
   TEST(t_unary(OP_SIN, true, false), "sin saves its operand");
-  TEST(t_unary(OP_RELU, true, false), "relu saves its operand");
+  TEST(t_unary(OP_RELU, false, true), "relu saves its result");
   TEST(t_unary(OP_RSQRT, true, true), "rsqrt saves both");
   TEST(t_unary(OP_NEG, false, false), "neg saves nothing");
   TEST(t_binary(OP_ADD, true, true, 0, 0, 0), "add saves nothing");
