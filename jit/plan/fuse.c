@@ -44,6 +44,7 @@ enum {
   STRIP_WIDE = 256,     /* columns of a result that all strips of a batch add to */
   STRIP_BATCHES = 4,    /* least known batches, if a batch is one iteration */
   STRIP_DOTS = 4,       /* contractions of values of a strip */
+  STRIP_SPAN = 6,       /* contractions between the first uses of two values of a strip */
   REMADE_COST = 8       /* cost of a value recomputed instead of read from memory */
 };
 
@@ -189,6 +190,7 @@ typedef struct Fuse {
   bool *root;            /* per node: an output that is a view and needs a kernel */
   bool *moved;           /* per node: a view that is copied to memory for its readers */
   uint32_t *uses, *user; /* per node: uses by nodes (also views) and outputs; the last user */
+  uint32_t *heavy; /* per node: nodes before it that end a pass over memory: contractions, .. */
   uint32_t *columns;
   size_t column_count, column_cap; /* parts of kind COLUMNS */
 } Fuse;
@@ -693,6 +695,32 @@ static bool apart_in_time(const Part *a, const Part *b) {
   return (a->early && b->late) || (a->late && b->early);
 }
 
+/* The first node outside of two groups that reads a value of the first one. Values that leave have
+ * their places from the beginning and do not count. */
+static uint32_t first_use(const Fuse *f, uint32_t of, uint32_t other) {
+  const Part *p = &f->parts[of];
+  uint32_t first = NOBODY;
+  for (uint32_t i = 0; i < p->count; i++) {
+    const NodeInfo *x = &f->n[p->nodes[i]];
+    if (x->leaves) continue;
+    for (uint32_t k = 0; k < x->reader_count; k++) {
+      uint32_t to = f->n[x->reader[k]].part;
+      if ((to == NOBODY || (to != of && to != other)) && x->reader[k] < first) first = x->reader[k];
+    }
+  }
+  return first;
+}
+
+/* Whether one group would compute values of `ia`, the reader, long before they are used: others read
+ * a value of `ib` at once, those of `ia` only behind contractions. Between, they would lie in
+ * memory beside the values that they are computed from. So factors of derivatives are computed in
+ * the backward, and what a backward computes again stays apart from what reads it later. */
+static bool is_hoisted(const Fuse *f, uint32_t ia, uint32_t ib, GroupKind kind) {
+  uint32_t a = first_use(f, ia, ib), b = first_use(f, ib, ia);
+  uint32_t most = kind == GROUP_STRIP ? STRIP_SPAN : 0;
+  return b < a && a != NOBODY && f->heavy[a] - f->heavy[b] > most;
+}
+
 static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   Part *a = &f->parts[ia], *b = &f->parts[ib];
   if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b)) return;
@@ -703,7 +731,8 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   }
   GroupKind kind;
   Join how = joined(f, ia, ib, e, &kind);
-  if (how == JOIN_NOT || depends(f, ia, ib) || depends(f, ib, ia)) return;
+  if (how == JOIN_NOT || is_hoisted(f, ia, ib, kind)) return;
+  if (depends(f, ia, ib) || depends(f, ib, ia)) return;
   for (uint32_t i = 0; i < b->count && how == JOIN_INNER; i++) f->n[b->nodes[i]].inner = true;
   if (b->kind == GROUP_STRIP && a->kind == GROUP_DOT) f->n[a->anchor].after = true;
   if (b->kind == GROUP_ROWS || b->kind == GROUP_STRIP) {
@@ -1106,6 +1135,11 @@ static bool put_out(Fuse *f, Groups *out) {
   return f->goal == NOBODY;
 }
 
+static bool is_heavy(const Graph *g, uint32_t i) {
+  GroupKind k = kind_of((OpCode)g->nodes[i].op);
+  return k != GROUP_POINT && k != GROUP_REDUCE && !low_pulled(g, i);
+}
+
 void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   stack_check();
   Fuse f = {.a = a, .g = g};
@@ -1116,6 +1150,8 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   f.user = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   if (!apart) find_moved(&f);
   f.forward = forward_nodes(g);
+  f.heavy = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  for (uint32_t i = 0; i < g->node_count; i++) f.heavy[i + 1] = f.heavy[i] + is_heavy(g, i);
   look(&f);
   make_parts(&f, apart);
   if (put_out(&f, out)) return;
