@@ -226,7 +226,11 @@ void lp_print(Buf *out, const Kernel *k);
 /* Reads and verifies a kernel. NULL with `e` on bad text, which may be any bytes. */
 Kernel *lp_read(Arena *a, const char *text, size_t n, Err *e);
 bool lp_verify(const Kernel *k, Err *e); /* every invariant in this header */
-bool lp_fails(const Kernel *k);          /* whether a run may set the fail flag */
+/* Whether buffer `to`, a result, may be the memory of `from`, an operand of as many elements: each
+ * element of `from` is read by the iteration that writes the element of `to`, and before. The
+ * result's buffer must become LB_INOUT then, since it overlaps another. `k` is clean (lp_clean). */
+bool lp_can_replace(const Kernel *k, int from, int to);
+bool lp_fails(const Kernel *k); /* whether a run may set the fail flag */
 /* Bytes of all LB_LOCAL buffers of one thread, each rounded up to 64, in order. */
 int64_t lp_local_bytes(const Kernel *k, const int64_t *args);
 /* Iterations of the outermost LP_PAR. */

@@ -357,7 +357,7 @@ static LVal dot_digits(Dot *d, Main *f, const Place *o, LVal row, LVal col, Digi
   batch_digits(d, w, f->at, at);
   low_digit(w, at, row, d->m);
   low_digit(w, at, col, d->n);
-  return add(w, mul(w, add(w, mul(w, f->batch, f->m), row), f->n), col);
+  return low_merge(w, at->d, at->count); /* as operands that lie like the result are read */
 }
 
 static const Form dot_form = {dot_rows, dot_skip, dot_digits, NULL, NULL};

@@ -227,36 +227,88 @@ static void move_place(Plan *p, Place from, Place to) {
     if (p->place[i].kind == from.kind && p->place[i].index == from.index) p->place[i] = to;
 }
 
+/* Gives the operand, which lies in slot `from` and dies in this step, the place of a result that
+ * begins in it. False: the result has its place for another reason. */
+static bool take_place(Plan *p, Place from, Place to, uint32_t step) {
+  Slot *a = &p->slots[from.index];
+  /* what leaves as a tensor must not have been seen as one before: it could be kept */
+  if (to.kind == PLACE_RESULT && p->result_first[to.index] == step && !a->lent)
+    p->result_first[to.index] = a->first;
+  else if (to.kind == PLACE_ARENA && p->slots[to.index].first == step)
+    p->slots[to.index].first = a->first, p->slots[to.index].lent |= a->lent;
+  else
+    return false;
+  a->first = UINT32_MAX;
+  a->last = 0;
+  move_place(p, from, to);
+  return true;
+}
+
+static bool dies(const Plan *p, Place at, uint32_t step) {
+  return at.kind == PLACE_ARENA && p->slots[at.index].last == step &&
+         p->slots[at.index].first < step;
+}
+
+static void update_at_indices(Plan *p, Step *s, uint32_t step) {
+  const Graph *g = p->g;
+  const Group *x = &p->groups.items[s->group];
+  Val of = same_elements(p, gr_operand(g, x->root, 0));
+  Place from = p->place[plan_index(g, of)], to = p->place[plan_index(g, (Val){x->root, 0})];
+  if (to.kind == PLACE_RESULT && p->result_first[to.index] == step) {
+    bool ends = (from.kind == PLACE_INPUT && p->input_last[from.index] == step) ||
+                (from.kind == PLACE_HELD && p->helds[from.index].last == step);
+    if (ends) s->from = from;
+  }
+  if (from.kind == PLACE_ARENA && p->slots[from.index].last == step)
+    s->moved = take_place(p, from, to, step);
+}
+
+/* Whether a launch reads the place by one buffer. */
+static bool one_reader(const Plan *p, const Launch *l, Place at) {
+  int n = 0;
+  for (size_t i = 0; i < l->k->buf_count; i++) {
+    Place x = l->bufs[i].kind == USE_VALUE ? p->place[plan_index(p->g, l->bufs[i].v)] : (Place){0};
+    n += x.kind == at.kind && x.index == at.index;
+    if (l->bufs[i].either && x.kind == at.kind && x.index == at.index) return false;
+  }
+  return n == 1;
+}
+
+/* A kernel that goes over elements writes a result where an operand lies that dies. */
+static void update_elements(Plan *p, Step *s, uint32_t step) {
+  const Graph *g = p->g;
+  Launch *l = &p->low.launches[s->launch];
+  for (size_t o = 0; o < l->k->buf_count; o++) {
+    if (l->k->bufs[o].kind != LB_OUT || l->bufs[o].kind != USE_VALUE) continue;
+    Val out = l->bufs[o].v;
+    Place to = p->place[plan_index(g, out)];
+    for (size_t i = 0; i < l->k->buf_count; i++) {
+      Place from =
+          l->bufs[i].kind == USE_VALUE ? p->place[plan_index(g, l->bufs[i].v)] : (Place){0};
+      if (!dies(p, from, step)) continue;
+      const Type *x = gr_type(g, l->bufs[i].v), *y = gr_type(g, out);
+      bool fits = dim_product(g->dims, x->rank, x->dim) == dim_product(g->dims, y->rank, y->dim) &&
+                  one_reader(p, l, from) && lp_can_replace(l->k, (int)i, (int)o);
+      if (!fits || !take_place(p, from, to, step)) continue;
+      Kernel *k = lp_copy(p->arena, l->k); /* equal launches share one */
+      k->bufs[o].kind = LB_INOUT;
+      l->k = k;
+      break;
+    }
+  }
+}
+
 /* From the last step to the first, so that what one update reads is settled when the one that made
  * it is looked at. */
 static void find_updates(Plan *p) {
-  const Graph *g = p->g;
   for (uint32_t i = (uint32_t)p->step_count; i-- > 0;) {
     Step *s = &p->steps[i];
-    const Group *x = &p->groups.items[s->group];
-    bool copies = s->kind == STEP_KERNEL && x->kind == GROUP_SCATTER &&
-                  (i == 0 || p->steps[i - 1].group != s->group);
-    if (!copies) continue;
-    Val of = same_elements(p, gr_operand(g, x->root, 0));
-    Place from = p->place[plan_index(g, of)], to = p->place[plan_index(g, (Val){x->root, 0})];
-    if (to.kind == PLACE_RESULT && p->result_first[to.index] == i) {
-      bool dies = (from.kind == PLACE_INPUT && p->input_last[from.index] == i) ||
-                  (from.kind == PLACE_HELD && p->helds[from.index].last == i);
-      if (dies) s->from = from;
-    }
-    if (from.kind != PLACE_ARENA || p->slots[from.index].last != i) continue;
-    Slot *a = &p->slots[from.index];
-    /* what leaves as a tensor must not have been seen as one before: it could be kept */
-    if (to.kind == PLACE_RESULT && p->result_first[to.index] == i && !a->lent)
-      p->result_first[to.index] = a->first;
-    else if (to.kind == PLACE_ARENA && p->slots[to.index].first == i)
-      p->slots[to.index].first = a->first, p->slots[to.index].lent |= a->lent;
-    else
-      continue;
-    s->moved = true;
-    a->first = UINT32_MAX;
-    a->last = 0;
-    move_place(p, from, to);
+    if (s->kind != STEP_KERNEL) continue;
+    bool first = i == 0 || p->steps[i - 1].group != s->group;
+    if (p->groups.items[s->group].kind != GROUP_SCATTER)
+      update_elements(p, s, i);
+    else if (first)
+      update_at_indices(p, s, i);
   }
 }
 

@@ -77,6 +77,12 @@ static void put_place(Buf *out, const Plan *p, const Bound *b, Place at) {
   }
 }
 
+static bool loads(const Kernel *k, size_t buf) {
+  for (LVal v = 0; v < k->count; v++)
+    if (k->ins[v].op == LP_LOAD && k->ins[v].buf == buf) return true;
+  return false;
+}
+
 /* The buffers of a launch that are read, or those that are written. */
 static void put_buffers(const Show *s, const Plan *p, const Bound *b, const Step *step, bool read) {
   const Launch *l = &p->low.launches[step->launch];
@@ -85,6 +91,7 @@ static void put_buffers(const Show *s, const Plan *p, const Bound *b, const Step
     const BufUse *u = &l->bufs[i];
     LBufKind kind = (LBufKind)l->k->bufs[i].kind;
     if (u->kind == USE_LOCAL || (read ? kind == LB_OUT : kind == LB_IN)) continue;
+    if (read && kind == LB_INOUT && !loads(l->k, i)) continue; /* it lies where an operand does */
     if (first) {
       line(s);
       buf_puts(s->out, read ? "   reads" : "   writes");
