@@ -65,6 +65,21 @@ typedef struct RmPrice {
   int64_t bytes, time;
 } RmPrice;
 RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice);
+/* Per entry of g->types: whether a choice keeps the value from forward to backward. */
+bool *rm_kept(Arena *a, const Graph *g, const int64_t *env, const uint8_t *choice);
+/* Plans that run blocks again in pieces (autograd/pieces.c), of blocks that are `open` (by id - 1).
+ * `leaf` is the choice for values of pieces that do not run again. At most `most` plans, by rising
+ * need; a plan's choice is for its own graph, whose nodes are those of g, and whose blocks may be
+ * more. `a` gets the plans. Returns their number. */
+typedef struct RmPlan {
+  const Graph *g;
+  uint8_t *choice;
+} RmPlan;
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, size_t most, RmPlan *plans);
+/* What a plan makes again, and about how much memory it takes: the most bytes alive of values that
+ * lie in memory, with rm_apply's graph in its order. */
+RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env);
 /* Makes the choice `what` for all values, as far as firm tags allow. */
 void rm_all(const Graph *g, uint8_t what, uint8_t *choice);
 

@@ -231,8 +231,8 @@ void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double price, ui
   cut_at(&c, scratch, price, choice);
 }
 
-/* The price of a choice in the model of the cut. */
-static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice) {
+/* The price of a choice in the model of the cut. `kept` (may be NULL) gets the values it keeps. */
+static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice, bool *kept) {
   const Graph *g = c->g;
   RmPrice sum = {0};
   bool *seen = ARENA_ARRAY(scratch, bool, g->type_count + 1);
@@ -251,6 +251,7 @@ static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice) {
       }
       if (choice[s] == CHOICE_SAVE || is_kept(c, v.node, s)) {
         sum.bytes = cost_add(sum.bytes, c->bytes[s]);
+        if (kept) kept[s] = true;
         continue;
       }
       if (made[v.node]) continue;
@@ -269,7 +270,15 @@ static RmPrice bill(const Choose *c, Arena *scratch, const uint8_t *choice) {
 RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice) {
   Choose c;
   look_at(&c, scratch, g, env);
-  return bill(&c, scratch, choice);
+  return bill(&c, scratch, choice, NULL);
+}
+
+bool *rm_kept(Arena *a, const Graph *g, const int64_t *env, const uint8_t *choice) {
+  Choose c;
+  look_at(&c, a, g, env);
+  bool *kept = ARENA_ARRAY(a, bool, g->type_count + 1);
+  bill(&c, a, choice, kept);
+  return kept;
 }
 
 int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice) {
@@ -283,7 +292,7 @@ int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, 
     ArenaMark mark = arena_mark(scratch);
     double middle = (low + high) / 2;
     cut_at(&c, scratch, exp2(middle), now);
-    bool within = bill(&c, scratch, now).time <= time;
+    bool within = bill(&c, scratch, now, NULL).time <= time;
     arena_rewind(scratch, mark);
     *(within ? &low : &high) = middle;
     if (within) memcpy(choice, now, g->type_count);
@@ -306,7 +315,7 @@ typedef struct Ladder {
 
 static RmPrice price_of(Ladder *l, const uint8_t *choice) {
   ArenaMark mark = arena_mark(&l->scratch);
-  RmPrice p = bill(&l->c, &l->scratch, choice);
+  RmPrice p = bill(&l->c, &l->scratch, choice, NULL);
   arena_rewind(&l->scratch, mark);
   return p;
 }

@@ -2,12 +2,14 @@
  * memory leaves that open (rules 82, 86).
  *
  * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
- * candidates are a ladder of cuts for fixed prices of a byte (autograd/remat.h), the plan as
- * written, saving all and recomputing all. Each gives a graph that is planned like any other, so
- * its peak is exact. The choice is the fastest whose peak fits. Under a limit its code is made at
- * once; if that leaves too little, the others are tried again, with what is known by then. The
- * candidates do not depend on the budget, so more memory never gives a slower plan. Values of
- * blocks that leave nothing open stay as written.
+ * candidates are the plan as written, saving all, recomputing all, a ladder of cuts for prices of a
+ * byte (autograd/remat.h), and plans that run blocks again in pieces (autograd/pieces.c). What each
+ * makes again and about how much it takes is known at little cost; those that another seems to beat
+ * are dropped. Near the bound, candidates are planned like any other code, so their peaks are
+ * exact. The choice is the fastest whose peak fits. Under a limit its code is made at once; if that
+ * leaves too little, the others are tried again, with what is known by then. The candidates do not
+ * depend on the budget, so more memory never gives a slower plan. Values of blocks that leave
+ * nothing open stay as written.
  */
 #include "lang/checkpoint/choice.h"
 
@@ -26,10 +28,13 @@
 #include "lang/value/fail.h"
 #include "lang/value/log.h"
 
+/* Computing again costs nothing that counts below this part of all work. */
+enum { CHEAP_PART = 12 };
+
 typedef struct Candidate {
-  uint8_t *choice;
+  RmPlan plan;
   int64_t time;       /* of its recomputation */
-  int64_t kept;       /* bytes from forward to backward, by rm_price */
+  int64_t about;      /* bytes of blocks, by rm_look */
   int64_t need;       /* of the process; -1: not planned yet */
   int64_t need_dense; /* `need` if all inputs are dense */
   int64_t *block;     /* bytes per block of the table */
@@ -70,29 +75,62 @@ bool choice_wanted(const Session *s, const Graph *g) {
 }
 
 /* ---- candidates */
-enum { MOST_PLANS = 10 };
+enum { MOST_CUTS = 10, MOST_PIECES = 19, MOST_PLANS = MOST_CUTS + 2 * MOST_PIECES };
 
-static void add(Chooser *h, const uint8_t *written, uint8_t *choice) {
+static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   const Graph *g = h->g;
   for (uint32_t i = 0; i < g->node_count; i++) {
     uint32_t region = g->provs[g->nodes[i].prov].region;
     if (region && h->open[region - 1]) continue;
     for (uint32_t k = 0; k < g->nodes[i].result_count; k++)
-      choice[g->nodes[i].result0 + k] = written[g->nodes[i].result0 + k];
+      plan.choice[g->nodes[i].result0 + k] = written[g->nodes[i].result0 + k];
   }
   for (size_t i = 0; i < h->count; i++)
-    if (!memcmp(h->c[i].choice, choice, g->type_count)) return;
-  Candidate c = {.choice = choice, .need = -1, .number = h->count};
+    if (plan.g == h->c[i].plan.g && !memcmp(h->c[i].plan.choice, plan.choice, g->type_count))
+      return;
+  Candidate c = {.plan = plan, .need = -1, .number = h->count};
   VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
 }
 
-static void make_ladder(Chooser *h) {
+static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf) {
+  RmPlan plans[MOST_PIECES];
+  size_t n = rm_pieces(h->a, &h->s->scratch, h->g, h->env, h->open, leaf, MOST_PIECES, plans);
+  for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
+}
+
+static int by_time(const void *x, const void *y) {
+  const Candidate *a = x, *b = y;
+  if (a->time != b->time) return a->time < b->time ? -1 : 1;
+  if (a->about != b->about) return a->about < b->about ? -1 : 1;
+  return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* Lists the plans, by rising time and falling memory: those that none seems to beat. */
+static void make_candidates(Chooser *h) {
   const Graph *g = h->g;
-  uint8_t *written = ARENA_ARRAY(h->a, uint8_t, g->type_count + 1), *choices[MOST_PLANS];
+  Arena *temp = &h->s->scratch;
+  uint8_t *written = ARENA_ARRAY(h->a, uint8_t, g->type_count + 1), *choices[MOST_CUTS];
   rm_written(g, written);
-  size_t n = g->blocks ? rm_ladder(h->a, g, h->env, MOST_PLANS, choices) : 0;
-  if (!n) add(h, written, written);
-  for (size_t i = 0; i < n; i++) add(h, written, choices[i]);
+  size_t n = g->blocks ? rm_ladder(h->a, g, h->env, MOST_CUTS, choices) : 0;
+  if (!n) add(h, written, (RmPlan){g, written});
+  for (size_t i = 0; i < n; i++) add(h, written, (RmPlan){g, choices[i]});
+  if (n > 1) {
+    uint8_t *leaf = ARENA_ARRAY(temp, uint8_t, g->type_count + 1);
+    rm_all(g, CHOICE_SAVE, leaf);
+    add_pieces(h, written, leaf);
+    rm_within(temp, g, h->env, rm_time(g, h->env) / CHEAP_PART, leaf);
+    add_pieces(h, written, leaf);
+  }
+  for (size_t i = 0; i < h->count && h->count > 1; i++) {
+    RmPrice p = rm_look(temp, &h->c[i].plan, h->env);
+    h->c[i].time = p.time;
+    h->c[i].about = p.bytes;
+  }
+  qsort(h->c, h->count, sizeof *h->c, by_time);
+  size_t kept = 0;
+  for (size_t i = 0; i < h->count; i++)
+    if (!kept || h->c[i].about < h->c[kept - 1].about) h->c[kept++] = h->c[i];
+  h->count = kept;
 }
 
 /* ---- the memory of a candidate */
@@ -118,10 +156,12 @@ static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
   Prov at;
   *r = (Runs){0};
   if (!h->whole) {
-    r->first = pass_simplified(h->s, a, h->g, c->choice);
+    r->first = pass_simplified(h->s, a, c->plan.g, c->plan.choice);
     return true;
   }
-  r->joint = ad_joint_split(a, h->whole, c->choice, &e, &at);
+  JointWhole w = *h->whole;
+  w.g = (Graph *)(uintptr_t)c->plan.g;
+  r->joint = ad_joint_split(a, &w, c->plan.choice, &e, &at);
   if (!r->joint) return false;
   r->first = pass_simplified(h->s, a, r->joint->forward, NULL);
   r->second = pass_simplified(h->s, a, r->joint->backward, NULL);
@@ -229,12 +269,6 @@ static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
   return most;
 }
 
-static int by_time(const void *x, const void *y) {
-  const Candidate *a = x, *b = y;
-  if (a->time != b->time) return a->time < b->time ? -1 : 1;
-  return a->number < b->number ? -1 : a->number > b->number;
-}
-
 /* Reports that no plan fits. `need`: bytes of the process. */
 static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint32_t block) {
   Session *s = h->s;
@@ -256,8 +290,8 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint3
   fail_raise(s);
 }
 
-/* The most bytes that kept values may take in a plan that fits. */
-static int64_t most_kept(const Chooser *h) {
+/* The bytes that values of blocks may take together in a plan that fits. */
+static int64_t most_bytes(const Chooser *h) {
   const BlockTab *tab = h->g->blocks;
   int64_t sum = 0;
   for (size_t i = 0; tab && i < tab->count; i++) {
@@ -276,30 +310,44 @@ static void take_stock(Chooser *h) {
   h->rest = mem_rest(&h->s->mem);
 }
 
-/* Of the candidates not tried, the fastest that fits, or the one with the least excess. *over is
- * its excess, 1 if it fits; *block is the block whose budget it exceeds (0: the memory left). NULL:
- * none can be made. */
-static Candidate *best_candidate(Chooser *h, double *over, uint32_t *block) {
-  int64_t most = most_kept(h);
-  Candidate *best = NULL;
-  *over = 0;
-  *block = 0;
-  /* Candidates whose kept values alone take too much come last. */
-  for (size_t i = 0; i < 2 * h->count && (!best || *over > 1); i++) {
-    Candidate *c = &h->c[i % h->count];
-    uint32_t at;
-    if (c->tried || (c->kept > most) != (i >= h->count)) continue;
-    bool known = c->need >= 0;
-    if (known && best && excess(h, c, &at) >= *over) continue;
-    if (!make_graphs(h, c)) continue;
-    plan_runs(h, c);
-    double x = excess(h, c, &at);
-    bool better = !best || x < *over;
-    forget(better ? best : c);
-    if (!better) continue;
-    best = c;
-    *over = x;
-    *block = at;
+/* The best candidate so far. */
+typedef struct Best {
+  Candidate *c;
+  double over;    /* its excess, 1 = it fits */
+  uint32_t block; /* whose budget it exceeds; 0: the memory left */
+} Best;
+
+static void try_plan(Chooser *h, Candidate *c, Best *best) {
+  uint32_t at;
+  if (c->tried || (c->need >= 0 && best->c && excess(h, c, &at) >= best->over)) return;
+  if (!make_graphs(h, c)) return;
+  plan_runs(h, c);
+  double x = excess(h, c, &at);
+  bool better = !best->c || x < best->over;
+  forget(better ? best->c : c);
+  if (better) *best = (Best){c, x, at};
+}
+
+/* Whether the candidate may take no more than `bytes`: rm_look is no further off than a third. */
+static bool may_take(const Candidate *c, int64_t bytes) {
+  return c->about - c->about / 4 <= bytes;
+}
+
+/* Of the candidates not tried, the fastest that fits, or the one with the least excess. NULL: none
+ * can be made. Where the search begins depends on the bound alone and moves one way with it, so
+ * more memory never gives a slower plan. */
+static Best best_candidate(Chooser *h) {
+  Best best = {0};
+  int64_t most = most_bytes(h);
+  size_t from = 0, last = h->count - 1;
+  while (from < last && !may_take(&h->c[from], most) && !may_take(&h->c[from], h->c[last].about))
+    from++;
+  for (size_t i = from; i < h->count && (!best.c || best.over > 1); i++)
+    try_plan(h, &h->c[i], &best);
+  /* Of those that seem larger, one may be the least. */
+  while (best.c && best.over > 1 && from-- > 0) {
+    if (!may_take(&h->c[from], (int64_t)((double)most * best.over))) break;
+    try_plan(h, &h->c[from], &best);
   }
   return best;
 }
@@ -330,16 +378,15 @@ static Candidate *choose_with_code(Chooser *h, Candidate *best) {
     }
     best->tried = true;
     if (!code) forget(best); /* the others have to be planned in the memory left */
-    double over;
-    uint32_t block;
-    Candidate *last = best, *next = best_candidate(h, &over, &block);
+    Candidate *last = best;
+    Best next = best_candidate(h);
     forget(last);
-    if (!next || block || (over > 1 && next->need >= nearest->need))
+    if (!next.c || next.block || (next.over > 1 && next.c->need >= nearest->need))
       refuse(&then, nearest, least, 0);
     log_line(h->s, LOG_JIT,
              "a plan of %lld bytes does not fit beside its code: one of %lld is tried",
-             (long long)need, (long long)next->need);
-    best = next;
+             (long long)need, (long long)next.c->need);
+    best = next.c;
   }
 }
 
@@ -349,26 +396,18 @@ static Choice choose(Chooser *h) {
   take_stock(h);
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
-  make_ladder(h);
-  for (size_t i = 0; i < h->count && h->count > 1; i++) {
-    RmPrice p = rm_price(&s->scratch, h->g, h->env, h->c[i].choice);
-    h->c[i].time = p.time;
-    h->c[i].kept = p.bytes;
-  }
-  qsort(h->c, h->count, sizeof *h->c, by_time);
-  double over;
-  uint32_t block;
-  Candidate *best = best_candidate(h, &over, &block);
-  if (!best) return (Choice){.g = h->g, .split = UINT32_MAX};
-  if (over > 1) refuse(h, best, best->need, block);
-  if (s->mem.limit) best = choose_with_code(h, best);
-  return (Choice){.g = h->g,
+  make_candidates(h);
+  Best best = best_candidate(h);
+  if (!best.c) return (Choice){.g = h->g, .split = UINT32_MAX};
+  if (best.over > 1) refuse(h, best.c, best.c->need, best.block);
+  Candidate *c = s->mem.limit ? choose_with_code(h, best.c) : best.c;
+  return (Choice){.g = c->plan.g,
                   .split = h->whole ? h->whole->split : UINT32_MAX,
-                  .choice = best->choice,
+                  .choice = c->plan.choice,
                   .candidates = (int)h->count,
-                  .need = best->need,
-                  .need_dense = best->need_dense,
-                  .planned = best->planned};
+                  .need = c->need,
+                  .need_dense = c->need_dense,
+                  .planned = c->planned};
 }
 
 bool choice_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
@@ -458,11 +497,11 @@ Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Gr
   Arena *temp = &s->scratch;
   Graph *b = as_block(a, temp, g);
   uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
-  int looked = rm_within(temp, b, env, rm_time(b, env) / 12, best);
+  int looked = rm_within(temp, b, env, rm_time(b, env) / CHEAP_PART, best);
   Choice r = {.g = b, .split = split, .choice = best, .candidates = looked};
   if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
-  Candidate less = {.choice = best}, all = {.planned = on_pool(&s->mem)};
+  Candidate less = {.plan = {b, best}}, all = {.planned = on_pool(&s->mem)};
   all.planned->runs.first = plain;
   bool pay = make_graphs(&h, &less) && pays(&h, &less, &all);
   if (!pay) rm_all(b, CHOICE_SAVE, best);

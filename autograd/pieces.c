@@ -1,0 +1,523 @@
+/* Candidate plans for `checkpoint` blocks that run again in pieces.
+ *
+ * In: a graph that holds forward and backward, sizes, and which blocks leave their values open.
+ * Out: graphs with choices for rm_apply. A block is cut where few bytes cross from one node to the
+ * next, which makes it a chain of stages; rotor.c has the plans for chains. A plan becomes a choice
+ * in three ways: tapes of depth 0 and boundaries kept there are saved, all else is recomputed. That
+ * alone runs it in pieces of depth 1, since rm_apply makes copies at their first use, and each use
+ * comes when the backward reaches it. A piece of depth 2 or 3 is a block inside the block: in it
+ * copies of the pieces around are made again (rule 85).
+ *
+ * A value that crosses many boundaries is kept at depth 0 by every plan, so it counts in none.
+ *
+ * Invariant: a piece holds a block of the user whole, or stands inside of it. */
+#include <string.h>
+
+#include "autograd/remat_impl.h"
+#include "autograd/rotor.h"
+#include "graph/build.h"
+#include "graph/cost.h"
+#include "graph/op.h"
+#include "graph/pass.h"
+#include "graph/structure.h"
+
+enum { FAR = 4 }; /* boundaries that a value crosses to be kept by every plan */
+
+typedef struct Chain {
+  Arena *a;
+  const Graph *g;
+  const int64_t *env;
+  uint32_t block;
+  const bool *live;
+  uint32_t *body, count;  /* nodes of the block */
+  Val *base;              /* per entry of g->types: what a view is of */
+  bool *used;             /* likewise: a node of the gradient reads the value */
+  uint32_t *first, *last; /* likewise, in places of `body`: where it is made, and read last */
+  bool *far;
+  uint32_t *cut, cuts; /* places in `body`: a stage begins; cut[0] = 0 */
+  uint32_t *stage;     /* per node: of the body, or of the gradient; NONE */
+  RotorStage *stages;
+} Chain;
+enum { NONE = UINT32_MAX };
+
+static bool is_view(const Graph *g, uint32_t n) {
+  return rm_is_free(g, n) && g->nodes[n].operand_count == 1;
+}
+
+/* Whether node n reads values of the block as part of the block's gradient. */
+static bool is_use(const Graph *g, uint32_t n, uint32_t block) {
+  const Prov *p = &g->provs[g->nodes[n].prov];
+  return p->backward && gr_block_inside(g, p->region, block) &&
+         !gr_block_inside(g, p->within, block);
+}
+
+static int64_t room(const Chain *c, size_t slot) {
+  return cost_room(c->g, &c->g->types[slot], c->env);
+}
+
+/* ---- the body, and what its gradient reads */
+
+static void look_at_body(Chain *c) {
+  const Graph *g = c->g;
+  c->body = ARENA_ARRAY(c->a, uint32_t, g->node_count + 1);
+  c->base = ARENA_ARRAY(c->a, Val, g->type_count + 1);
+  c->used = ARENA_ARRAY(c->a, bool, g->type_count + 1);
+  c->first = ARENA_ARRAY(c->a, uint32_t, g->type_count + 1);
+  c->last = ARENA_ARRAY(c->a, uint32_t, g->type_count + 1);
+  c->far = ARENA_ARRAY(c->a, bool, g->type_count + 1);
+  c->stage = ARENA_ARRAY(c->a, uint32_t, g->node_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    const GNode *node = &g->nodes[n];
+    c->stage[n] = NONE;
+    for (uint32_t k = 0; k < node->result_count; k++) {
+      size_t s = node->result0 + k;
+      c->base[s] = is_view(g, n) ? c->base[rm_slot(g, gr_operand(g, n, 0))] : (Val){n, k};
+      c->first[s] = NONE;
+    }
+    if (!c->live[n]) continue;
+    bool body = rm_top(g, rm_home(g, n)) == c->block, use = is_use(g, n, c->block);
+    if (body) c->body[c->count] = n;
+    for (uint32_t k = 0; (body || use) && k < node->operand_count; k++) {
+      size_t s = rm_slot(g, c->base[rm_slot(g, gr_operand(g, n, (int)k))]);
+      if (c->first[s] == NONE) continue; /* from outside */
+      if (body) c->last[s] = c->count;
+      c->used[s] |= use && !body;
+    }
+    if (!body) continue;
+    for (uint32_t k = 0; k < node->result_count && !rm_is_free(g, n); k++) {
+      c->first[node->result0 + k] = c->count;
+      c->last[node->result0 + k] = c->count;
+    }
+    c->count++;
+  }
+}
+
+/* ---- boundaries */
+
+typedef struct Place {   /* between two nodes of the body */
+  int64_t bytes, unused; /* that cross; those that the gradient does not read */
+  uint64_t set;          /* a sum of hashes of the values that cross */
+  bool inside;           /* of a block of the user */
+} Place;
+
+static void each_place(Chain *c, Place *at) {
+  const Graph *g = c->g;
+  for (size_t s = 0; s < g->type_count; s++) {
+    if (c->first[s] == NONE || c->last[s] == c->first[s] || c->far[s]) continue;
+    int64_t bytes = room(c, s);
+    uint64_t hash = (s + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    Place *from = &at[c->first[s] + 1], *to = &at[c->last[s] + 1]; /* differences, for now */
+    from->bytes += bytes, to->bytes -= bytes;
+    from->unused += c->used[s] ? 0 : bytes, to->unused -= c->used[s] ? 0 : bytes;
+    from->set += hash, to->set -= hash;
+  }
+  for (uint32_t k = 1; k <= c->count; k++) {
+    at[k].bytes += at[k - 1].bytes;
+    at[k].unused += at[k - 1].unused;
+    at[k].set += at[k - 1].set;
+  }
+  /* No place is inside of an inner block: from its first node to its last. */
+  size_t blocks = g->blocks->count;
+  uint32_t *lo = ARENA_ARRAY(c->a, uint32_t, blocks + 1),
+           *hi = ARENA_ARRAY(c->a, uint32_t, blocks + 1);
+  for (uint32_t k = 0; k < c->count; k++) {
+    uint32_t id = rm_home(g, c->body[k]);
+    while (id != c->block && gr_block_at(g, id)->parent != c->block)
+      id = gr_block_at(g, id)->parent;
+    if (id == c->block) continue;
+    if (!hi[id]) lo[id] = k;
+    hi[id] = k;
+  }
+  for (size_t id = 1; id <= blocks; id++)
+    for (uint32_t k = lo[id] + 1; k <= hi[id]; k++) at[k].inside = true;
+}
+
+/* Whether fewer bytes cross at x than at y; what the gradient keeps anyway counts half. */
+static bool fewer(const Place *x, const Place *y) {
+  return x->bytes + x->unused < y->bytes + y->unused;
+}
+
+/* Drops boundaries that cost more than they give: more bytes cross than a stage beside it leaves.
+ * The worst goes first, since the stages beside it become one. */
+static void drop_cuts(Chain *c, const Place *at) {
+  int64_t *tape = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
+  c->cut[c->cuts] = c->count;
+  for (uint32_t k = 0, n = 0; k < c->cuts; k++)
+    for (; n < c->cut[k + 1]; n++)
+      for (uint32_t r = 0; r < c->g->nodes[c->body[n]].result_count; r++) {
+        size_t s = c->g->nodes[c->body[n]].result0 + r;
+        if (c->used[s] && c->first[s] != NONE) tape[k] += room(c, s);
+      }
+  for (;;) {
+    uint32_t worst = 0;
+    for (uint32_t k = 1; k < c->cuts; k++) {
+      int64_t less = tape[k - 1] < tape[k] ? tape[k - 1] : tape[k];
+      if (less < at[c->cut[k]].bytes && (!worst || at[c->cut[k]].bytes >= at[c->cut[worst]].bytes))
+        worst = k;
+    }
+    if (!worst) return;
+    tape[worst - 1] += tape[worst];
+    c->cuts--;
+    for (uint32_t k = worst; k < c->cuts; k++) tape[k] = tape[k + 1];
+    for (uint32_t k = worst; k <= c->cuts; k++) c->cut[k] = c->cut[k + 1];
+  }
+}
+
+/* Takes the places at which no more crosses than at both neighbours. Of neighbours at which the
+ * same values cross, the last. */
+static void find_cuts(Chain *c) {
+  Place *at = ARENA_ARRAY(c->a, Place, c->count + 2), *way = ARENA_ARRAY(c->a, Place, c->count + 2);
+  uint32_t *place = ARENA_ARRAY(c->a, uint32_t, c->count + 2), n = 0;
+  each_place(c, at);
+  for (uint32_t k = 1; k < c->count; k++) {
+    if (at[k].inside || !at[k].bytes) continue;
+    if (n && way[n - 1].set == at[k].set) n--;
+    way[n] = at[k];
+    place[n++] = k;
+  }
+  c->cut = ARENA_ARRAY(c->a, uint32_t, n + 2);
+  c->cut[c->cuts++] = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    bool least = !(k && fewer(&way[k - 1], &way[k])) && !(k + 1 < n && fewer(&way[k + 1], &way[k]));
+    if (least) c->cut[c->cuts++] = place[k];
+  }
+  drop_cuts(c, at);
+  /* Of too many, those at even distances. */
+  if (c->cuts > ROTOR_STAGES) {
+    for (uint32_t k = 1; k < ROTOR_STAGES; k++)
+      c->cut[k] = c->cut[(uint64_t)k * c->cuts / ROTOR_STAGES];
+    c->cuts = ROTOR_STAGES;
+  }
+  c->cut[c->cuts] = c->count;
+}
+
+/* ---- figures of stages */
+
+/* The backward reaches stages from the last to the first. A node that reads a value belongs to the
+ * value's stage, or to a later one that reads it in the forward; another to that of the node
+ * before. */
+static void find_stages(Chain *c) {
+  const Graph *g = c->g;
+  uint32_t *at = ARENA_ARRAY(c->a, uint32_t, c->count + 1);
+  for (uint32_t k = 0; k < c->cuts; k++)
+    for (uint32_t i = c->cut[k]; i < c->cut[k + 1]; i++) at[i] = c->stage[c->body[i]] = k;
+  uint32_t now = c->cuts - 1;
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    if (!c->live[n] || !is_use(g, n, c->block)) continue;
+    uint32_t low = 0;
+    for (uint32_t k = 0; k < g->nodes[n].operand_count; k++) {
+      size_t s = rm_slot(g, c->base[rm_slot(g, gr_operand(g, n, (int)k))]);
+      if (c->first[s] == NONE || c->far[s]) continue;
+      if (at[c->first[s]] > low) low = at[c->first[s]];
+      if (at[c->last[s]] < now) now = at[c->last[s]];
+    }
+    c->stage[n] = low > now ? low : now;
+  }
+}
+
+/* Starts a chain that is all of g. */
+static void look_over(Chain *c, const Graph *g) {
+  c->g = g;
+  c->live = rm_live(c->a, g);
+  c->base = ARENA_ARRAY(c->a, Val, g->type_count + 1);
+  c->stage = ARENA_ARRAY(c->a, uint32_t, g->node_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++)
+    for (uint32_t k = 0; k < g->nodes[n].result_count; k++)
+      c->base[g->nodes[n].result0 + k] =
+          is_view(g, n) ? c->base[rm_slot(g, gr_operand(g, n, 0))] : (Val){n, k};
+}
+
+/* Whether value s, of nodes that belong to a stage, lies in memory: not all of its readers can
+ * compute it themselves. */
+static bool *in_memory(const Chain *c) {
+  const Graph *g = c->g;
+  bool *is = ARENA_ARRAY(c->a, bool, g->type_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    if (!c->live[n] || rm_is_free(g, n)) continue;
+    bool heavy = op_info[g->nodes[n].op].cls != ELEMENTWISE;
+    for (uint32_t k = 0; k < g->nodes[n].operand_count; k++) {
+      Val v = c->base[rm_slot(g, gr_operand(g, n, (int)k))];
+      is[rm_slot(g, v)] |= heavy || c->stage[v.node] != c->stage[n];
+    }
+  }
+  return is;
+}
+
+/* The most bytes of values that `counts` alive at a node of each stage. Values live from their
+ * nodes to their last readers. */
+static void sweep(Chain *c, const bool *counts, int64_t *most) {
+  const Graph *g = c->g;
+  uint32_t *end = ARENA_ARRAY(c->a, uint32_t, g->type_count + 1);
+  int64_t *dies = ARENA_ARRAY(c->a, int64_t, g->node_count + 1), live = 0;
+  for (uint32_t n = 0; n < g->node_count; n++)
+    for (uint32_t k = 0; c->live[n] && k < g->nodes[n].operand_count; k++)
+      end[rm_slot(g, c->base[rm_slot(g, gr_operand(g, n, (int)k))])] = n;
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
+      size_t s = g->nodes[n].result0 + k;
+      if (!counts[s] || end[s] <= n) continue;
+      live += room(c, s);
+      dies[end[s]] += room(c, s);
+    }
+    if (c->stage[n] != NONE && live > most[c->stage[n]]) most[c->stage[n]] = live;
+    live -= dies[n];
+  }
+}
+
+static Graph *own_blocks(Arena *a, const Graph *g) {
+  Graph *d = gr_clone(a, g);
+  d->blocks = NULL;
+  for (size_t k = 0; k < g->blocks->count; k++) gr_block(d, g->blocks->items[k]);
+  return d;
+}
+
+/* The block of the user below the chain's that `id` stands in, or is. */
+static uint32_t below(const Chain *c, uint32_t id) {
+  while (gr_block_at(c->g, id)->parent != c->block) id = gr_block_at(c->g, id)->parent;
+  return id;
+}
+
+/* Puts node n of a stage into block `to`. Returns whether it stood in the chain's block itself. */
+static bool move_node(const Chain *c, Graph *d, uint32_t n, uint32_t to, uint8_t tag) {
+  Prov at = d->provs[d->nodes[n].prov];
+  bool body = rm_top(c->g, rm_home(c->g, n)) == c->block;
+  uint32_t *id = body && at.backward ? &at.within : &at.region;
+  if (*id != c->block) {
+    d->blocks->items[below(c, *id) - 1].parent = to;
+    return false;
+  }
+  *id = to;
+  at.tag = tag;
+  gr_set_prov(d, n, at);
+  return true;
+}
+
+/* Finds the bytes that each stage takes if it runs again alone, from its boundary: copies and
+ * cotangents. */
+static void measure_alone(Chain *c) {
+  const Graph *g = c->g;
+  Graph *d = own_blocks(c->a, g);
+  uint8_t *choice = ARENA_ARRAY(c->a, uint8_t, g->type_count + 1);
+  uint32_t first = 0;
+  for (uint32_t k = 0; k < c->cuts; k++) {
+    uint32_t id = gr_block(d, (Block){.budget = -1, .text = ""});
+    if (!k) first = id;
+  }
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    uint32_t k = c->stage[n];
+    if (k != NONE && c->live[n]) move_node(c, d, n, first + k, g->provs[g->nodes[n].prov].tag);
+  }
+  rm_written(d, choice);
+  for (uint32_t i = 0; i < c->count; i++) {
+    uint32_t n = c->body[i];
+    for (uint32_t r = 0; r < g->nodes[n].result_count; r++) {
+      size_t s = g->nodes[n].result0 + r;
+      bool firm = tag_info[g->provs[g->nodes[n].prov].tag].firm || rm_is_free(g, n);
+      bool kept = c->far[s] || c->last[s] >= c->cut[c->stage[n] + 1];
+      if (!firm) choice[s] = kept ? CHOICE_SAVE : CHOICE_RECOMPUTE;
+    }
+  }
+  Chain x = {.a = c->a, .env = c->env};
+  look_over(&x, rm_apply(c->a, d, choice, NULL));
+  for (uint32_t n = 0; n < x.g->node_count; n++) {
+    const Prov *p = &x.g->provs[x.g->nodes[n].prov];
+    uint32_t id = rm_top(x.g, p->region);
+    x.stage[n] = id >= first && (p->backward || p->recomputed) ? id - first : NONE;
+  }
+  bool *counts = in_memory(&x);
+  for (uint32_t n = 0; n < x.g->node_count; n++)
+    for (uint32_t r = 0; r < x.g->nodes[n].result_count; r++)
+      counts[x.g->nodes[n].result0 + r] &= x.stage[n] != NONE;
+  int64_t *most = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
+  sweep(&x, counts, most);
+  for (uint32_t k = 0; k < c->cuts; k++) c->stages[k].alone = most[k];
+}
+
+static void measure(Chain *c, const uint8_t *leaf) {
+  const Graph *g = c->g;
+  RotorStage *st = c->stages;
+  const bool *memory = in_memory(c), *kept = rm_kept(c->a, g, c->env, leaf);
+  bool *back = ARENA_ARRAY(c->a, bool, g->type_count + 1);
+  bool *front = ARENA_ARRAY(c->a, bool, g->type_count + 1);
+  memset(st, 0, c->cuts * sizeof *st);
+  for (size_t s = 0; s < g->output_count; s++) /* results are no part of the need */
+    c->far[rm_slot(g, c->base[rm_slot(g, g->outputs[s])])] = true;
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    uint32_t k = c->stage[n];
+    bool body = c->live[n] && rm_top(g, rm_home(g, n)) == c->block;
+    if (k != NONE && body) st[k].time = cost_add(st[k].time, rm_cost(g, n, c->env));
+    for (uint32_t r = 0; r < g->nodes[n].result_count; r++) {
+      size_t s = g->nodes[n].result0 + r;
+      if (k == NONE || c->far[s] || rm_is_free(g, n)) continue;
+      bool crosses = body && c->last[s] >= c->cut[k + 1];
+      back[s] = memory[s] && !body;
+      front[s] = memory[s] && body && !crosses && !kept[s] && !c->used[s];
+      if (body && kept[s]) st[k].tape = cost_add(st[k].tape, room(c, s));
+      if (body && c->used[s]) st[k].again = cost_add(st[k].again, room(c, s));
+      for (uint32_t i = k; body && i + 1 < c->cuts && c->last[s] >= c->cut[i + 1]; i++)
+        st[i].cross = cost_add(st[i].cross, room(c, s));
+    }
+  }
+  int64_t *most = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
+  sweep(c, back, most);
+  for (uint32_t k = 0; k < c->cuts; k++) st[k].back = most[k];
+  memset(most, 0, c->cuts * sizeof *most);
+  sweep(c, front, most);
+  for (uint32_t k = 0; k < c->cuts; k++) st[k].front = most[k];
+  measure_alone(c);
+}
+
+/* Finds the stages of a block. False if there is nothing to cut. */
+static bool look(Chain *c) {
+  const Graph *g = c->g;
+  look_at_body(c);
+  if (c->count < 2) return false;
+  find_cuts(c);
+  if (c->cuts < 3) return false;
+  for (size_t s = 0; s < g->type_count; s++) {
+    uint32_t crossed = 0;
+    for (uint32_t k = 1; k < c->cuts && c->first[s] != NONE; k++)
+      crossed += c->first[s] < c->cut[k] && c->last[s] >= c->cut[k];
+    c->far[s] = crossed >= FAR;
+  }
+  find_stages(c);
+  c->stages = ARENA_ARRAY(c->a, RotorStage, c->cuts);
+  return true;
+}
+
+/* ---- from a plan to a choice */
+
+static bool open_node(const Chain *c, uint32_t n) {
+  const Graph *g = c->g;
+  return !tag_info[g->provs[g->nodes[n].prov].tag].firm && !rm_is_free(g, n) && !rm_never(g, n) &&
+         rm_home(g, n) == c->block;
+}
+
+/* The boundary depth at which value s is kept: the least of those that it crosses. */
+static uint8_t kept_at(const Chain *c, const RotorPlan *p, size_t s, uint32_t stage) {
+  uint8_t least = ROTOR_NOT;
+  for (uint32_t k = stage + 1; k < c->cuts && c->last[s] >= c->cut[k]; k++)
+    if (p->kept[k] < least) least = p->kept[k];
+  return least;
+}
+
+static void choose(const Chain *c, const RotorPlan *p, const uint8_t *leaf, uint8_t *choice) {
+  const Graph *g = c->g;
+  for (uint32_t i = 0; i < c->count; i++) {
+    uint32_t n = c->body[i], k = c->stage[n];
+    if (!open_node(c, n)) continue;
+    for (uint32_t r = 0; r < g->nodes[n].result_count; r++) {
+      size_t s = g->nodes[n].result0 + r;
+      choice[s] = c->far[s] || kept_at(c, p, s, k) == 0 ? CHOICE_SAVE
+                  : p->depth[k] == 0                    ? leaf[s]
+                                                        : CHOICE_RECOMPUTE;
+    }
+  }
+}
+
+/* The block of a piece of depth 2 and more; that of pieces at depth 1 is the block itself. */
+static uint32_t block_of(const Chain *c, const RotorPlan *p, const uint32_t *made, uint32_t piece) {
+  return piece && p->pieces[piece - 1].depth > 1 ? made[piece - 1] : c->block;
+}
+
+/* Puts the nodes of inner pieces into blocks of their own. */
+static void nest(const Chain *c, const RotorPlan *p, Graph *d) {
+  const Graph *g = c->g;
+  uint32_t *made = ARENA_ARRAY(c->a, uint32_t, p->piece_count + 1);
+  for (size_t k = 0; k < p->piece_count; k++) {
+    if (p->pieces[k].depth < 2) continue;
+    Block b = {.parent = block_of(c, p, made, p->pieces[k].parent), .budget = -1, .text = ""};
+    b.span = gr_block_at(g, c->block)->span;
+    made[k] = gr_block(d, b);
+  }
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    uint32_t k = c->stage[n];
+    if (k == NONE || !c->live[n]) continue;
+    uint32_t to = block_of(c, p, made, p->inside[k]);
+    uint8_t tag = g->provs[g->nodes[n].prov].tag;
+    if (to == c->block) continue;
+    if (open_node(c, n) && !is_use(g, n, c->block)) { /* all results of a node have one tag */
+      uint8_t kept = kept_at(c, p, g->nodes[n].result0, k);
+      tag = kept != ROTOR_NOT && kept < p->depth[k] ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
+    }
+    move_node(c, d, n, to, tag);
+  }
+}
+
+static bool deep(const RotorPlan *p) {
+  for (size_t k = 0; k < p->piece_count; k++)
+    if (p->pieces[k].depth > 1) return true;
+  return false;
+}
+
+/* The most points of all blocks. */
+static size_t most_points(Rotor *const *r, size_t blocks) {
+  size_t most = 0;
+  for (size_t k = 0; k < blocks; k++) {
+    const RotorPoint *p;
+    size_t n = r[k] ? rotor_points(r[k], &p) : 0;
+    if (n > most) most = n;
+  }
+  return most;
+}
+
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, size_t most, RmPlan *plans) {
+  size_t blocks = g->blocks ? g->blocks->count : 0;
+  Chain *chains = ARENA_ARRAY(scratch, Chain, blocks + 1);
+  Rotor **table = ARENA_ARRAY(scratch, Rotor *, blocks + 1);
+  const bool *live = rm_live(scratch, g);
+  for (uint32_t id = 1; id <= blocks; id++) {
+    const Block *b = gr_block_at(g, id);
+    Chain *c = &chains[id - 1];
+    *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live};
+    if (b->parent || b->reentrant || !open[id - 1] || !look(c)) continue;
+    measure(c, leaf);
+    table[id - 1] = rotor_make(scratch, c->stages, c->cuts);
+  }
+  size_t points = most_points(table, blocks), count = points < most ? points : most;
+  for (size_t q = 0; q < count; q++) {
+    RmPlan *plan = &plans[q];
+    Graph *d = NULL;
+    plan->choice = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
+    memcpy(plan->choice, leaf, g->type_count);
+    for (uint32_t id = 1; id <= blocks; id++) {
+      const RotorPoint *p;
+      if (!table[id - 1]) continue;
+      size_t n = rotor_points(table[id - 1], &p), at = count > 1 ? q * (n - 1) / (count - 1) : 0;
+      RotorPlan pieces = rotor_plan(scratch, table[id - 1], p[at].need);
+      choose(&chains[id - 1], &pieces, leaf, plan->choice);
+      if (deep(&pieces) && !d) d = own_blocks(a, g);
+      if (deep(&pieces)) nest(&chains[id - 1], &pieces, d);
+    }
+    plan->g = d ? d : g;
+  }
+  return count;
+}
+
+/* ---- looking at a plan */
+
+RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env) {
+  RmPrice sum = {0};
+  Chain c = {.a = scratch, .env = env};
+  look_over(&c, rm_apply(scratch, plan->g, plan->choice, NULL));
+  const Graph *g = c.g;
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    const Prov *p = &g->provs[g->nodes[n].prov];
+    c.stage[n] = p->recomputed ? 1 : p->backward ? 2 : 0; /* when it runs */
+    if (c.live[n] && p->recomputed) sum.time = cost_add(sum.time, rm_cost(g, n, env));
+  }
+  bool *counts = in_memory(&c);
+  for (size_t s = 0; s < g->output_count; s++)
+    counts[rm_slot(g, c.base[rm_slot(g, g->outputs[s])])] = false;
+  for (uint32_t n = 0; n < g->node_count; n++) { /* values of blocks */
+    bool block = g->nodes[n].op != OP_INPUT && rm_top(g, g->provs[g->nodes[n].prov].region);
+    for (uint32_t k = 0; k < g->nodes[n].result_count && !block; k++)
+      counts[g->nodes[n].result0 + k] = false;
+  }
+  int64_t most[3] = {0};
+  sweep(&c, counts, most);
+  for (int k = 0; k < 3; k++)
+    if (most[k] > sum.bytes) sum.bytes = most[k];
+  return sum;
+}

@@ -1,0 +1,197 @@
+/* The table of plans for a chain: which boundaries to keep, at which depth.
+ *
+ * In: the bytes and times of stages. Out: plans by need. The idea is that of Beaumont,
+ * Eyraud-Dubois, Herrmann, Joly and Shilova, "Optimal checkpointing for heterogeneous chains: how
+ * to train deep neural networks with limited memory", 2019. With stages i .. j - 1 ahead at depth
+ * d, either the tape of stage i is kept, and stages from i + 1 on go on at depth d; or a boundary k
+ * is kept, stages from k on go on at depth d, and then stages i .. k - 1 run again at depth d + 1:
+ *     need = max(tape i + back i, tape i + need(d, i + 1, j)), where d > 0 with alone i first
+ *     need = max(front of i .. k - 1, cross k + need(d, k, j), need(d + 1, i, k))
+ * Instead of a table over classes of bytes, each (d, i, j) has a front: needs in steps of a few
+ * percent with the least time for each, computed for the exact sum of bytes, so nothing is rounded
+ * up stage by stage. Boundaries k are tried at distances from i that grow by a sixth.
+ *
+ * Invariants: a front has rising needs and falling times; depth ROTOR_DEPTH keeps all tapes. */
+#include "autograd/rotor.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FEW_STAGES = 48, POINTS = 40, FEW_POINTS = 20 };
+
+typedef struct Front {
+  uint32_t count;
+  RotorPoint *p;
+} Front;
+
+struct Rotor {
+  Arena *a;
+  const RotorStage *s;
+  uint32_t n, most;              /* most: points of a front */
+  int64_t *time;                 /* of the stages before i */
+  Front *front[ROTOR_DEPTH + 1]; /* [i * (n + 1) + j] */
+};
+
+static Front *front_of(const Rotor *r, int depth, uint32_t i, uint32_t j) {
+  return &r->front[depth][(size_t)i * (r->n + 1) + j];
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static int64_t tape_of(const Rotor *r, int depth, uint32_t i) {
+  return depth ? r->s[i].again : r->s[i].tape;
+}
+
+/* ---- one front */
+
+/* One way to begin: what is kept meanwhile, what it needs at least, and the fronts of what
+ * follows. */
+typedef struct Way {
+  uint32_t cut;
+  int64_t kept, floor, time;
+  const Front *rest, *again; /* again: NULL if nothing runs again */
+} Way;
+
+static Way keep_tape(const Rotor *r, int depth, uint32_t i, uint32_t j) {
+  int64_t tape = tape_of(r, depth, i);
+  return (Way){.kept = tape,
+               .floor = larger(r->s[i].front, depth ? r->s[i].alone : tape + r->s[i].back),
+               .rest = i + 1 < j ? front_of(r, depth, i + 1, j) : NULL};
+}
+
+static Way keep_boundary(const Rotor *r, int depth, uint32_t i, uint32_t k, uint32_t j,
+                         int64_t front) {
+  return (Way){.cut = k,
+               .kept = k < j ? r->s[k - 1].cross : 0,
+               .floor = front,
+               .time = r->time[k] - r->time[i],
+               .rest = k < j ? front_of(r, depth, k, j) : NULL,
+               .again = front_of(r, depth + 1, i, k)};
+}
+
+static int64_t least(const Way *w) {
+  int64_t need = w->floor;
+  if (w->rest) need = larger(need, w->kept + w->rest->p[0].need);
+  if (w->again) need = larger(need, w->again->p[0].need);
+  return need;
+}
+
+/* Betters the point of each need, by this way. */
+static void try_way(const Way *w, const int64_t *need, RotorPoint *best, uint32_t count) {
+  uint32_t x = 0, y = 0;
+  int64_t low = least(w);
+  for (uint32_t t = 0; t < count; t++) {
+    if (need[t] < low) continue;
+    RotorPoint p = {w->floor, w->time, w->cut};
+    if (w->rest) {
+      while (x + 1 < w->rest->count && w->kept + w->rest->p[x + 1].need <= need[t]) x++;
+      p.need = larger(p.need, w->kept + w->rest->p[x].need);
+      p.time += w->rest->p[x].time;
+    }
+    if (w->again) {
+      while (y + 1 < w->again->count && w->again->p[y + 1].need <= need[t]) y++;
+      p.need = larger(p.need, w->again->p[y].need);
+      p.time += w->again->p[y].time;
+    }
+    if (best[t].need < 0 || p.time < best[t].time ||
+        (p.time == best[t].time && p.need < best[t].need))
+      best[t] = p;
+  }
+}
+
+/* The next distance of a boundary. */
+static uint32_t further(uint32_t d) {
+  return d + 1 + d / 6;
+}
+
+static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
+  Way ways[ROTOR_STAGES];
+  uint32_t count = 0;
+  ways[count++] = keep_tape(r, depth, i, j);
+  int64_t front = 0;
+  for (uint32_t d = 1, done = 0; depth < ROTOR_DEPTH && i + d <= j; d = further(d)) {
+    uint32_t k = i + d;
+    for (; done < d; done++) front = larger(front, r->s[i + done].front);
+    if (k == j && depth) break; /* the last boundary is kept at depth 0 only */
+    ways[count++] = keep_boundary(r, depth, i, k, j, front);
+  }
+  int64_t low = INT64_MAX, high = least(&ways[0]);
+  for (uint32_t w = 0; w < count; w++) low = least(&ways[w]) < low ? least(&ways[w]) : low;
+  const Front *rest = ways[0].rest; /* with all tapes kept nothing more is gained */
+  if (rest) high = larger(high, ways[0].kept + rest->p[rest->count - 1].need);
+  int64_t need[POINTS];
+  RotorPoint best[POINTS];
+  uint32_t points = 0;
+  double step = high > low ? log((double)high / (double)larger(low, 1)) / (r->most - 1) : 0;
+  for (uint32_t t = 0; t < r->most; t++) {
+    int64_t x = t + 1 == r->most ? high : (int64_t)((double)low * exp(step * t));
+    if (t == 0) x = low;
+    if (points && x <= need[points - 1]) continue;
+    best[points].need = -1;
+    need[points++] = x;
+  }
+  for (uint32_t w = 0; w < count; w++) try_way(&ways[w], need, best, points);
+  Front *f = front_of(r, depth, i, j);
+  f->p = ARENA_ARRAY(r->a, RotorPoint, points);
+  for (uint32_t t = 0; t < points; t++) {
+    if (f->count && best[t].time >= f->p[f->count - 1].time) continue;
+    f->p[f->count++] = best[t];
+  }
+}
+
+Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n) {
+  CK_ASSERT(a->mem, n > 0 && n <= ROTOR_STAGES);
+  Rotor *r = ARENA_NEW(a, Rotor);
+  *r = (Rotor){.a = a, .s = stages, .n = n, .most = n <= FEW_STAGES ? POINTS : FEW_POINTS};
+  r->time = ARENA_ARRAY(a, int64_t, n + 1);
+  for (uint32_t i = 0; i < n; i++) r->time[i + 1] = r->time[i] + stages[i].time;
+  for (int depth = ROTOR_DEPTH; depth >= 0; depth--) {
+    r->front[depth] = ARENA_ARRAY(a, Front, (size_t)(n + 1) * (n + 1));
+    for (uint32_t length = 1; length <= n; length++)
+      for (uint32_t i = depth ? 0 : n - length; i + length <= n; i++) fill(r, depth, i, i + length);
+  }
+  return r;
+}
+
+/* ---- plans */
+
+size_t rotor_points(const Rotor *r, const RotorPoint **points) {
+  const Front *f = front_of(r, 0, 0, r->n);
+  *points = f->p;
+  return f->count;
+}
+
+/* The depth is bounded by ROTOR_DEPTH. */
+static void rebuild(const Rotor *r, RotorPlan *p, int depth, uint32_t i, uint32_t j, int64_t need,
+                    uint32_t around) {
+  while (i < j) {
+    const Front *f = front_of(r, depth, i, j);
+    uint32_t t = 0;
+    while (t + 1 < f->count && f->p[t + 1].need <= need) t++;
+    uint32_t k = f->p[t].cut;
+    if (!k) {
+      p->depth[i] = (uint8_t)depth;
+      p->inside[i] = around;
+      need -= tape_of(r, depth, i++);
+      continue;
+    }
+    RotorPiece piece = {i, k, (uint32_t)depth + 1, around};
+    VEC_PUSH(r->a, p->pieces, p->piece_count, p->piece_cap, piece);
+    if (k < r->n) p->kept[k] = (uint8_t)depth;
+    rebuild(r, p, depth + 1, i, k, need, (uint32_t)p->piece_count);
+    if (k < j) need -= r->s[k - 1].cross;
+    i = k;
+  }
+}
+
+RotorPlan rotor_plan(Arena *a, const Rotor *r, int64_t need) {
+  RotorPlan p = {0};
+  p.depth = ARENA_ARRAY(a, uint8_t, r->n);
+  p.kept = ARENA_ARRAY(a, uint8_t, r->n + 1);
+  p.inside = ARENA_ARRAY(a, uint32_t, r->n);
+  memset(p.kept, ROTOR_NOT, r->n + 1);
+  rebuild(r, &p, 0, 0, r->n, need, 0);
+  return p;
+}
