@@ -292,9 +292,9 @@ static bool move_node(const Chain *c, Graph *d, uint32_t n, uint32_t to, uint8_t
   return true;
 }
 
-/* Finds the bytes that each stage takes if it runs again alone, from its boundary: copies and
- * cotangents. */
-static void measure_alone(Chain *c) {
+/* The most bytes that each stage's copies and cotangents take together, if each stage is a block of
+ * its own, whose values have the choice `leaf`; NULL: only what crosses its boundaries is kept. */
+static int64_t *bytes_alone(Chain *c, const uint8_t *leaf) {
   const Graph *g = c->g;
   Graph *d = own_blocks(c->a, g);
   uint8_t *choice = ARENA_ARRAY(c->a, uint8_t, g->type_count + 1);
@@ -314,7 +314,7 @@ static void measure_alone(Chain *c) {
       size_t s = g->nodes[n].result0 + r;
       bool firm = tag_info[g->provs[g->nodes[n].prov].tag].firm || rm_is_free(g, n);
       bool kept = c->far[s] || c->last[s] >= c->cut[c->stage[n] + 1];
-      if (!firm) choice[s] = kept ? CHOICE_SAVE : CHOICE_RECOMPUTE;
+      if (!firm) choice[s] = leaf ? leaf[s] : kept ? CHOICE_SAVE : CHOICE_RECOMPUTE;
     }
   }
   Chain x = {.a = c->a, .env = c->env};
@@ -330,14 +330,13 @@ static void measure_alone(Chain *c) {
       counts[x.g->nodes[n].result0 + r] &= x.stage[n] != NONE;
   int64_t *most = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
   sweep(&x, counts, most);
-  for (uint32_t k = 0; k < c->cuts; k++) c->stages[k].alone = most[k];
+  return most;
 }
 
 static void measure(Chain *c, const uint8_t *leaf) {
   const Graph *g = c->g;
   RotorStage *st = c->stages;
   const bool *memory = in_memory(c), *kept = rm_kept(c->a, g, c->env, leaf);
-  bool *back = ARENA_ARRAY(c->a, bool, g->type_count + 1);
   bool *front = ARENA_ARRAY(c->a, bool, g->type_count + 1);
   memset(st, 0, c->cuts * sizeof *st);
   for (size_t s = 0; s < g->output_count; s++) /* results are no part of the need */
@@ -350,7 +349,6 @@ static void measure(Chain *c, const uint8_t *leaf) {
       size_t s = g->nodes[n].result0 + r;
       if (k == NONE || c->far[s] || rm_is_free(g, n)) continue;
       bool crosses = body && c->last[s] >= c->cut[k + 1];
-      back[s] = memory[s] && !body;
       front[s] = memory[s] && body && !crosses && !kept[s] && !c->used[s];
       if (body && kept[s]) st[k].tape = cost_add(st[k].tape, room(c, s));
       if (body && c->used[s]) st[k].again = cost_add(st[k].again, room(c, s));
@@ -359,12 +357,13 @@ static void measure(Chain *c, const uint8_t *leaf) {
     }
   }
   int64_t *most = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
-  sweep(c, back, most);
-  for (uint32_t k = 0; k < c->cuts; k++) st[k].back = most[k];
-  memset(most, 0, c->cuts * sizeof *most);
   sweep(c, front, most);
-  for (uint32_t k = 0; k < c->cuts; k++) st[k].front = most[k];
-  measure_alone(c);
+  const int64_t *back = bytes_alone(c, leaf), *alone = bytes_alone(c, NULL);
+  for (uint32_t k = 0; k < c->cuts; k++) {
+    st[k].front = most[k];
+    st[k].back = back[k];
+    st[k].alone = alone[k];
+  }
 }
 
 /* Finds the stages of a block. False if there is nothing to cut. */
@@ -461,44 +460,69 @@ static size_t most_points(Rotor *const *r, size_t blocks) {
   return most;
 }
 
-size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
-                 const uint8_t *leaf, size_t most, RmPlan *plans) {
-  size_t blocks = g->blocks ? g->blocks->count : 0;
-  Chain *chains = ARENA_ARRAY(scratch, Chain, blocks + 1);
-  Rotor **table = ARENA_ARRAY(scratch, Rotor *, blocks + 1);
-  const bool *live = rm_live(scratch, g);
-  for (uint32_t id = 1; id <= blocks; id++) {
-    const Block *b = gr_block_at(g, id);
-    Chain *c = &chains[id - 1];
-    *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live};
-    if (b->parent || b->reentrant || !open[id - 1] || !look(c)) continue;
-    measure(c, leaf);
-    table[id - 1] = rotor_make(scratch, c->stages, c->cuts);
-  }
-  size_t points = most_points(table, blocks), count = points < most ? points : most;
+typedef struct Pieces {
+  Arena *a, *scratch;
+  const Graph *g;
+  const uint8_t *leaf;
+  size_t blocks;
+  Chain *chains;
+  Rotor **table; /* by block; NULL: it is not cut */
+} Pieces;
+
+/* Makes plans of the points of all tables, of which the least is the first. */
+static size_t make_plans(const Pieces *x, size_t most, RmPlan *plans) {
+  const Graph *g = x->g;
+  size_t points = most_points(x->table, x->blocks), count = points < most ? points : most;
   for (size_t q = 0; q < count; q++) {
     RmPlan *plan = &plans[q];
     Graph *d = NULL;
-    plan->choice = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
-    memcpy(plan->choice, leaf, g->type_count);
-    for (uint32_t id = 1; id <= blocks; id++) {
+    plan->choice = ARENA_ARRAY(x->a, uint8_t, g->type_count + 1);
+    memcpy(plan->choice, x->leaf, g->type_count);
+    for (size_t id = 0; id < x->blocks; id++) {
       const RotorPoint *p;
-      if (!table[id - 1]) continue;
-      size_t n = rotor_points(table[id - 1], &p), at = count > 1 ? q * (n - 1) / (count - 1) : 0;
-      RotorPlan pieces = rotor_plan(scratch, table[id - 1], p[at].need);
-      choose(&chains[id - 1], &pieces, leaf, plan->choice);
-      if (deep(&pieces) && !d) d = own_blocks(a, g);
-      if (deep(&pieces)) nest(&chains[id - 1], &pieces, d);
+      if (!x->table[id]) continue;
+      size_t n = rotor_points(x->table[id], &p), at = count > 1 ? q * (n - 1) / (count - 1) : 0;
+      RotorPlan pieces = rotor_plan(x->scratch, x->table[id], p[at].need);
+      choose(&x->chains[id], &pieces, x->leaf, plan->choice);
+      if (deep(&pieces) && !d) d = own_blocks(x->a, g);
+      if (deep(&pieces)) nest(&x->chains[id], &pieces, d);
     }
     plan->g = d ? d : g;
   }
   return count;
 }
 
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, size_t most, RmPlan *plans) {
+  Pieces x = {a, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
+  x.chains = ARENA_ARRAY(scratch, Chain, x.blocks + 1);
+  x.table = ARENA_ARRAY(scratch, Rotor *, x.blocks + 1);
+  const bool *live = rm_live(scratch, g);
+  for (uint32_t id = 1; id <= x.blocks; id++) {
+    const Block *b = gr_block_at(g, id);
+    Chain *c = &x.chains[id - 1];
+    *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live};
+    if (b->parent || b->reentrant || !open[id - 1] || !look(c)) continue;
+    measure(c, leaf);
+    x.table[id - 1] = rotor_make(scratch, c->stages, c->cuts);
+  }
+  size_t few = most / 4, count = make_plans(&x, most - few, plans);
+  if (!count || !few) return count;
+  /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
+  for (size_t id = 0; id < x.blocks; id++) {
+    Chain *c = &x.chains[id];
+    for (uint32_t k = 0; x.table[id] && k < c->cuts; k++)
+      c->stages[k].front = c->stages[k].back = c->stages[k].alone = 0;
+    if (x.table[id]) x.table[id] = rotor_make(scratch, c->stages, c->cuts);
+  }
+  return count + make_plans(&x, few, plans + count);
+}
+
 /* ---- looking at a plan */
 
 RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env) {
   RmPrice sum = {0};
+  ArenaMark mark = arena_mark(scratch);
   Chain c = {.a = scratch, .env = env};
   look_over(&c, rm_apply(scratch, plan->g, plan->choice, NULL));
   const Graph *g = c.g;
@@ -519,5 +543,6 @@ RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env) {
   sweep(&c, counts, most);
   for (int k = 0; k < 3; k++)
     if (most[k] > sum.bytes) sum.bytes = most[k];
+  arena_rewind(scratch, mark);
   return sum;
 }

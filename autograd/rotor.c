@@ -9,7 +9,8 @@
  *     need = max(front of i .. k - 1, cross k + need(d, k, j), need(d + 1, i, k))
  * Instead of a table over classes of bytes, each (d, i, j) has a front: needs in steps of a few
  * percent with the least time for each, computed for the exact sum of bytes, so nothing is rounded
- * up stage by stage. Boundaries k are tried at distances from i that grow by a sixth.
+ * up stage by stage. In long chains boundaries k are tried at
+ * distances from i that grow by a sixteenth.
  *
  * Invariants: a front has rising needs and falling times; depth ROTOR_DEPTH keeps all tapes. */
 #include "autograd/rotor.h"
@@ -17,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW_STAGES = 48, POINTS = 40, FEW_POINTS = 20 };
+enum { FEW_STAGES = 64, POINTS = 96, LESS = 24 };
 
 typedef struct Front {
   uint32_t count;
@@ -102,8 +103,8 @@ static void try_way(const Way *w, const int64_t *need, RotorPoint *best, uint32_
 }
 
 /* The next distance of a boundary. */
-static uint32_t further(uint32_t d) {
-  return d + 1 + d / 6;
+static uint32_t further(const Rotor *r, uint32_t d) {
+  return r->n <= FEW_STAGES ? d + 1 : d + 1 + d / 16;
 }
 
 static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
@@ -111,7 +112,7 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
   uint32_t count = 0;
   ways[count++] = keep_tape(r, depth, i, j);
   int64_t front = 0;
-  for (uint32_t d = 1, done = 0; depth < ROTOR_DEPTH && i + d <= j; d = further(d)) {
+  for (uint32_t d = 1, done = 0; depth < ROTOR_DEPTH && i + d <= j; d = further(r, d)) {
     uint32_t k = i + d;
     for (; done < d; done++) front = larger(front, r->s[i + done].front);
     if (k == j && depth) break; /* the last boundary is kept at depth 0 only */
@@ -141,10 +142,16 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
   }
 }
 
+/* Points of a front: the work of a table is about the same for each n. */
+static uint32_t points_for(uint32_t n) {
+  uint32_t points = 2000 / n;
+  return points > POINTS ? POINTS : points < LESS ? LESS : points;
+}
+
 Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n) {
   CK_ASSERT(a->mem, n > 0 && n <= ROTOR_STAGES);
   Rotor *r = ARENA_NEW(a, Rotor);
-  *r = (Rotor){.a = a, .s = stages, .n = n, .most = n <= FEW_STAGES ? POINTS : FEW_POINTS};
+  *r = (Rotor){.a = a, .s = stages, .n = n, .most = points_for(n)};
   r->time = ARENA_ARRAY(a, int64_t, n + 1);
   for (uint32_t i = 0; i < n; i++) r->time[i + 1] = r->time[i] + stages[i].time;
   for (int depth = ROTOR_DEPTH; depth >= 0; depth--) {

@@ -18,8 +18,8 @@ typedef struct RotorStage {
   int64_t again; /* that it leaves at other depths */
   int64_t cross; /* what later stages need of it and of stages before: at its end */
   int64_t front; /* most bytes beside those while it runs */
-  int64_t back;  /* most bytes beside tapes while its backward runs, at depth 0 */
-  int64_t alone; /* most bytes while it runs again and its backward runs */
+  int64_t back;  /* most bytes beside tapes while its backward runs, if it ran at depth 0 last */
+  int64_t alone; /* most bytes while it runs again and its backward runs, at other depths */
 } RotorStage;
 
 typedef struct RotorPoint {

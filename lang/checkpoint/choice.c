@@ -75,7 +75,7 @@ bool choice_wanted(const Session *s, const Graph *g) {
 }
 
 /* ---- candidates */
-enum { MOST_CUTS = 10, MOST_PIECES = 19, MOST_PLANS = MOST_CUTS + 2 * MOST_PIECES };
+enum { MOST_CUTS = 10, MOST_PIECES = 16, FEW_PIECES = 8 };
 
 static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   const Graph *g = h->g;
@@ -92,9 +92,9 @@ static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
 }
 
-static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf) {
+static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, size_t most) {
   RmPlan plans[MOST_PIECES];
-  size_t n = rm_pieces(h->a, &h->s->scratch, h->g, h->env, h->open, leaf, MOST_PIECES, plans);
+  size_t n = rm_pieces(h->a, &h->s->scratch, h->g, h->env, h->open, leaf, most, plans);
   for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
 }
 
@@ -117,9 +117,9 @@ static void make_candidates(Chooser *h) {
   if (n > 1) {
     uint8_t *leaf = ARENA_ARRAY(temp, uint8_t, g->type_count + 1);
     rm_all(g, CHOICE_SAVE, leaf);
-    add_pieces(h, written, leaf);
+    add_pieces(h, written, leaf, FEW_PIECES);
     rm_within(temp, g, h->env, rm_time(g, h->env) / CHEAP_PART, leaf);
-    add_pieces(h, written, leaf);
+    add_pieces(h, written, leaf, MOST_PIECES);
   }
   for (size_t i = 0; i < h->count && h->count > 1; i++) {
     RmPrice p = rm_look(temp, &h->c[i].plan, h->env);

@@ -33,6 +33,8 @@ static void plain_provs(Graph *g) {
   for (size_t k = 0; k < g->region_count; k++) plain_provs(g->regions[k]);
 }
 
+static bool one_block; /* around all nodes, of which there are more */
+
 /* Nested intervals of nodes become blocks; every node gets a tag and a span that is its number. */
 static void enter_blocks(Case *c) {
   Gen *x = &c->x;
@@ -41,6 +43,10 @@ static void enter_blocks(Case *c) {
   int depth = 0, most = 1 + (int)gen_rnd(x, 3);
   c->tops = most == 1;
   plain_provs(g);
+  if (one_block) {
+    stack[++depth] = gr_block(g, (Block){.budget = -1, .text = names_of(names, "b")});
+    most = 1;
+  }
   for (uint32_t n = 0; n < g->node_count; n++) {
     unsigned dice = gen_rnd(x, 12);
     if (dice < 4 && depth < most) {
@@ -49,12 +55,12 @@ static void enter_blocks(Case *c) {
                  .text = names_of(names, "b"),
                  .saves = gen_rnd(x, 3) == 0};
       stack[++depth] = gr_block(g, b);
-    } else if (dice == 4 && depth) {
+    } else if (dice == 4 && depth && !one_block) {
       depth--;
     }
     Prov p = {.origin = -1, .span = {1, n, n + 1}, .region = stack[depth]};
     if (g->nodes[n].op == OP_INPUT) p.region = 0;
-    if (p.region) p.tag = (uint8_t)(1 + gen_rnd(x, 5));
+    if (p.region) p.tag = one_block ? TAG_PREFER_RECOMPUTE : (uint8_t)(1 + gen_rnd(x, 5));
     gr_set_prov(g, n, p);
   }
 }
@@ -90,7 +96,7 @@ static bool make_case(Case *c, uint64_t seed) {
   Gen *x = &c->x;
   gen_open(x, &arena, names, seed, seed % 2, false);
   x->reuse = true;
-  grow(x, 40);
+  grow(x, one_block ? 160 : 40);
   enter_blocks(c);
   Graph *g = c->whole = x->g;
   Val y[4], dy[4], wrt[GEN_INPUTS], dx[GEN_INPUTS];
@@ -299,6 +305,46 @@ static void t_random(void) {
   check_int(cases, >, 300);
   check_int(copies, >, 3000);
   check_int(several, >, 20);
+}
+
+/* Plans that run blocks again in pieces give the bits of the graph. */
+static void t_pieces(void) {
+  enum { PLANS = 12 };
+  int plans = 0, deep = 0, several = 0;
+  for (uint64_t seed = 1; seed <= 1500; seed++) {
+    arena_free(&arena);
+    arena_init(&arena, &mem);
+    names = names_new(&arena);
+    Case c;
+    GErr e;
+    one_block = seed % 5 == 0;
+    bool made = make_case(&c, seed);
+    one_block = false;
+    if (!made || !c.whole->blocks) continue;
+    const Graph *g = c.whole;
+    RmPlan plan[PLANS];
+    bool *open = ARENA_ARRAY(&arena, bool, g->blocks->count + 1);
+    uint8_t *leaf = ARENA_ARRAY(&arena, uint8_t, g->type_count + 1);
+    for (size_t k = 0; k < g->blocks->count; k++) open[k] = gen_rnd(&c.x, 4) != 0;
+    if (seed % 2)
+      rm_all(g, CHOICE_SAVE, leaf);
+    else
+      rm_cut(&arena, g, c.x.value, 0.5, leaf);
+    size_t count = rm_pieces(&arena, &arena, g, c.x.value, open, leaf, PLANS, plan);
+    several += count > 1;
+    for (size_t k = 0; k < count; k++) {
+      uint32_t split = c.split;
+      Graph *d = rm_apply(&arena, plan[k].g, plan[k].choice, seed % 3 == 0 ? &split : NULL);
+      if (!check_msg(gr_verify(d, &e), "seed %d: %s", (int)seed, e.text)) return;
+      RmPrice look = rm_look(&arena, &plan[k], c.x.value);
+      check(look.bytes >= 0 && look.time >= 0);
+      plans += agree(&c, d, seed);
+      deep += plan[k].g != g;
+    }
+  }
+  tap_note("%d plans, %d with pieces in pieces; %d graphs with several", plans, deep, several);
+  check_int(plans, >, 500);
+  check_int(deep, >, 50);
 }
 
 /* ---- joint graphs */
@@ -527,6 +573,7 @@ static void t_peak(void) {
 static void all(void *ud) {
   (void)ud;
   TEST(t_random(), "random graphs: gradients keep every bit, and what is kept was to be");
+  TEST(t_pieces(), "random graphs: run again in pieces, gradients keep every bit");
   TEST(t_joint(), "joint graphs with carries and any choice: halves give what the whole gives");
 }
 
