@@ -711,8 +711,8 @@ static uint32_t first_use(const Fuse *f, uint32_t of, uint32_t other) {
   return first;
 }
 
-/* Whether one group would compute values of `ia`, the reader, long before they are used: others read
- * a value of `ib` at once, those of `ia` only behind contractions. Between, they would lie in
+/* Whether one group would compute values of `ia`, the reader, long before they are used: others
+ * read a value of `ib` at once, those of `ia` only behind contractions. Between, they would lie in
  * memory beside the values that they are computed from. So factors of derivatives are computed in
  * the backward, and what a backward computes again stays apart from what reads it later. */
 static bool is_hoisted(const Fuse *f, uint32_t ia, uint32_t ib, GroupKind kind) {
