@@ -469,31 +469,41 @@ typedef struct Pieces {
   Rotor **table; /* by block; NULL: it is not cut */
 } Pieces;
 
-/* Makes plans of the points of all tables, of which the least is the first. */
-static size_t make_plans(const Pieces *x, size_t most, RmPlan *plans) {
+/* Makes a plan of a point of each table. */
+static void make_plan(const Pieces *x, const size_t *point, RmPlan *plan) {
   const Graph *g = x->g;
+  Graph *d = NULL;
+  plan->choice = ARENA_ARRAY(x->a, uint8_t, g->type_count + 1);
+  memcpy(plan->choice, x->leaf, g->type_count);
+  for (size_t id = 0; id < x->blocks; id++) {
+    const RotorPoint *p;
+    if (!x->table[id]) continue;
+    rotor_points(x->table[id], &p);
+    RotorPlan pieces = rotor_plan(x->scratch, x->table[id], p[point[id]].need);
+    choose(&x->chains[id], &pieces, x->leaf, plan->choice);
+    if (deep(&pieces) && !d) d = own_blocks(x->a, g);
+    if (deep(&pieces)) nest(&x->chains[id], &pieces, d);
+  }
+  plan->g = d ? d : g;
+}
+
+/* Makes plans of the points of all tables, from the least on. */
+static size_t make_plans(const Pieces *x, size_t most, RmPlan *plans) {
   size_t points = most_points(x->table, x->blocks), count = points < most ? points : most;
+  size_t *point = ARENA_ARRAY(x->scratch, size_t, x->blocks + 1);
   for (size_t q = 0; q < count; q++) {
-    RmPlan *plan = &plans[q];
-    Graph *d = NULL;
-    plan->choice = ARENA_ARRAY(x->a, uint8_t, g->type_count + 1);
-    memcpy(plan->choice, x->leaf, g->type_count);
     for (size_t id = 0; id < x->blocks; id++) {
       const RotorPoint *p;
-      if (!x->table[id]) continue;
-      size_t n = rotor_points(x->table[id], &p), at = count > 1 ? q * (n - 1) / (count - 1) : 0;
-      RotorPlan pieces = rotor_plan(x->scratch, x->table[id], p[at].need);
-      choose(&x->chains[id], &pieces, x->leaf, plan->choice);
-      if (deep(&pieces) && !d) d = own_blocks(x->a, g);
-      if (deep(&pieces)) nest(&x->chains[id], &pieces, d);
+      size_t n = x->table[id] ? rotor_points(x->table[id], &p) : 0;
+      point[id] = n && count > 1 ? q * (n - 1) / (count - 1) : 0;
     }
-    plan->g = d ? d : g;
+    make_plan(x, point, &plans[q]);
   }
   return count;
 }
 
-size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
-                 const uint8_t *leaf, size_t most, RmPlan *plans) {
+static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env,
+                          const bool *open, const uint8_t *leaf) {
   Pieces x = {a, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
   x.chains = ARENA_ARRAY(scratch, Chain, x.blocks + 1);
   x.table = ARENA_ARRAY(scratch, Rotor *, x.blocks + 1);
@@ -502,10 +512,16 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
     const Block *b = gr_block_at(g, id);
     Chain *c = &x.chains[id - 1];
     *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live};
-    if (b->parent || b->reentrant || !open[id - 1] || !look(c)) continue;
+    if (b->parent || b->reentrant || (open && !open[id - 1]) || !look(c)) continue;
     measure(c, leaf);
     x.table[id - 1] = rotor_make(scratch, c->stages, c->cuts);
   }
+  return x;
+}
+
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, size_t most, RmPlan *plans) {
+  Pieces x = find_pieces(a, scratch, g, env, open, leaf);
   size_t few = most / 4, count = make_plans(&x, most - few, plans);
   if (!count || !few) return count;
   /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
@@ -516,6 +532,21 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
     if (x.table[id]) x.table[id] = rotor_make(scratch, c->stages, c->cuts);
   }
   return count + make_plans(&x, few, plans + count);
+}
+
+bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
+              int64_t time, RmPlan *plan) {
+  Pieces x = find_pieces(a, scratch, g, env, NULL, leaf);
+  size_t *point = ARENA_ARRAY(scratch, size_t, x.blocks + 1);
+  bool any = false;
+  for (size_t id = 0; id < x.blocks; id++) {
+    const RotorPoint *p;
+    size_t n = x.table[id] ? rotor_points(x.table[id], &p) : 0;
+    while (point[id] + 1 < n && p[point[id]].time > time) point[id]++;
+    any |= n > 0 && p[point[id]].time > 0;
+  }
+  if (any) make_plan(&x, point, plan);
+  return any;
 }
 
 /* ---- looking at a plan */

@@ -53,7 +53,8 @@ int64_t rm_time(const Graph *g, const int64_t *env); /* of all nodes that an out
  * much. */
 void rm_cut(Arena *scratch, const Graph *g, const int64_t *env, double lambda, uint8_t *choice);
 /* Makes the choice that keeps the fewest bytes while it computes again for at most `time`, by
- * bisection over the price of a byte. Returns the number of choices tried. */
+ * bisection over the price of a byte, and then over the nodes that follow the next higher price.
+ * Returns the number of choices tried. */
 int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice);
 /* Makes a list of choices, from which a planner takes the fastest that fits: as written, save-all,
  * recompute-all, then choices between them, each once, at most `most` (at least 3) altogether. The
@@ -77,6 +78,10 @@ typedef struct RmPlan {
 } RmPlan;
 size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
                  const uint8_t *leaf, size_t most, RmPlan *plans);
+/* Makes the plan in pieces that needs least and runs pieces again for at most `time` altogether. It
+ * is for graphs with one block. False if it would run none. */
+bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
+              int64_t time, RmPlan *plan);
 /* What a plan makes again, and about how much memory it takes: the most bytes alive of values that
  * lie in memory, with rm_apply's graph in its order. */
 RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env);

@@ -281,13 +281,21 @@ bool *rm_kept(Arena *a, const Graph *g, const int64_t *env, const uint8_t *choic
   return kept;
 }
 
+/* Of nodes before `end` takes the choices `from`. */
+static void mix(const Graph *g, const uint8_t *from, uint32_t end, uint8_t *choice) {
+  size_t values = end < g->node_count ? g->nodes[end].result0 : g->type_count;
+  memcpy(choice, from, values);
+}
+
 int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice) {
   enum { LOOKED = 9 };
   Choose c;
   look_at(&c, scratch, g, env);
   uint8_t *now = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+  uint8_t *beyond = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
   double low = -8, high = 12; /* of the logarithm of the price */
   rm_all(g, CHOICE_SAVE, choice);
+  rm_all(g, CHOICE_RECOMPUTE, beyond);
   for (int i = 0; i < LOOKED; i++) {
     ArenaMark mark = arena_mark(scratch);
     double middle = (low + high) / 2;
@@ -295,8 +303,26 @@ int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, 
     bool within = bill(&c, scratch, now, NULL).time <= time;
     arena_rewind(scratch, mark);
     *(within ? &low : &high) = middle;
-    if (within) memcpy(choice, now, g->type_count);
+    memcpy(within ? choice : beyond, now, g->type_count);
   }
+  /* Equal layers change sides at one price: the first of them, which live longest, go further. */
+  uint32_t from = 0, to = (uint32_t)g->node_count;
+  int64_t bytes = bill(&c, scratch, choice, NULL).bytes;
+  uint8_t *best = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+  memcpy(best, choice, g->type_count);
+  for (int i = 0; i < LOOKED && from + 1 < to; i++) {
+    ArenaMark mark = arena_mark(scratch);
+    uint32_t middle = from + (to - from) / 2;
+    memcpy(now, choice, g->type_count);
+    mix(g, beyond, middle, now);
+    RmPrice p = bill(&c, scratch, now, NULL);
+    arena_rewind(scratch, mark);
+    *(p.time <= time ? &from : &to) = middle;
+    if (p.time > time || p.bytes >= bytes) continue;
+    memcpy(best, now, g->type_count);
+    bytes = p.bytes;
+  }
+  memcpy(choice, best, g->type_count);
   return LOOKED;
 }
 

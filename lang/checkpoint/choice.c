@@ -29,7 +29,7 @@
 #include "lang/value/log.h"
 
 /* Computing again costs nothing that counts below this part of all work. */
-enum { CHEAP_PART = 12 };
+enum { CHEAP_PART = 10 };
 
 typedef struct Candidate {
   RmPlan plan;
@@ -491,20 +491,32 @@ static bool pays(Chooser *h, Candidate *c, Candidate *d) {
   return c->need <= d->need - d->need / 4;
 }
 
-/* Chooses the plan that keeps least, of those that take at most a twelfth more time. */
+/* The plan that keeps least, of those that take at most a tenth more time: what is computed again
+ * at the least price of a byte, and pieces that run again in the time left. */
+static RmPlan thrifty_plan(Arena *a, Arena *temp, const Graph *g, const int64_t *env, int *looked) {
+  RmPlan least = {g, ARENA_ARRAY(a, uint8_t, g->type_count + 1)}, pieces;
+  int64_t time = rm_time(g, env) / CHEAP_PART;
+  *looked = rm_within(temp, g, env, time, least.choice);
+  int64_t left = time - rm_price(temp, g, env, least.choice).time;
+  return rm_least(a, temp, g, env, least.choice, left, &pieces) ? pieces : least;
+}
+
 Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
                   const int64_t *env) {
   Arena *temp = &s->scratch;
   Graph *b = as_block(a, temp, g);
-  uint8_t *best = ARENA_ARRAY(a, uint8_t, b->type_count + 1);
-  int looked = rm_within(temp, b, env, rm_time(b, env) / CHEAP_PART, best);
-  Choice r = {.g = b, .split = split, .choice = best, .candidates = looked};
+  int looked;
+  Candidate less = {.plan = thrifty_plan(a, temp, b, env, &looked)}, all = {0};
+  Choice r = {.g = less.plan.g, .split = split, .choice = less.plan.choice, .candidates = looked};
   if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
-  Candidate less = {.plan = {b, best}}, all = {.planned = on_pool(&s->mem)};
+  all.planned = on_pool(&s->mem);
   all.planned->runs.first = plain;
   bool pay = make_graphs(&h, &less) && pays(&h, &less, &all);
-  if (!pay) rm_all(b, CHOICE_SAVE, best);
+  if (!pay) {
+    r.g = b;
+    rm_all(b, CHOICE_SAVE, less.plan.choice);
+  }
   r.planned = pay ? less.planned : all.planned;
   forget(pay ? &all : &less);
   return r;
