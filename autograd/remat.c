@@ -60,11 +60,13 @@ bool rm_never(const Graph *g, uint32_t n) {
 }
 
 /* Conditions are kept, so that the second run takes the same branches. */
-bool *rm_conditions(Arena *a, const Graph *g) {
+bool *rm_conditions(Arena *a, const Graph *g, bool **shifted) {
   bool *is = ARENA_ARRAY(a, bool, g->type_count + 1);
   for (uint32_t n = 0; n < g->node_count; n++)
     if (g->nodes[n].op == OP_BRANCH || g->nodes[n].op == OP_LOOP)
       is[rm_slot(g, gr_operand(g, n, 0))] = true;
+  bool *from = rm_shifted(a, g, is);
+  if (shifted) *shifted = from;
   return is;
 }
 
@@ -90,9 +92,21 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
     if (rm_is_free(g, n)) return CHOICE_FREE;
     return leaves_alone(g, rm_home(g, n), at) ? CHOICE_SAVE : CHOICE_RECOMPUTE;
   }
-  bool must_keep = tag_info[tag].firm && !tag_says(tag, CHOICE_RECOMPUTE);
+  bool must_keep = tag_info[tag].firm && !tag_says(tag, CHOICE_RECOMPUTE) && !tag_narrows(tag);
   if (rm_is_free(g, n) && !must_keep) return CHOICE_FREE;
   return tag_info[tag].choice;
+}
+
+/* A view of what a narrow value leads to is one of what the gradient reads. */
+static void free_views(const Graph *g, uint8_t *choice) {
+  Arena tmp;
+  arena_init(&tmp, g->arena->mem);
+  bool *kept = ARENA_ARRAY(&tmp, bool, g->type_count + 1), *shifted = rm_shifted(&tmp, g, kept);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    size_t s = g->nodes[n].result0;
+    if (rm_is_free(g, n) && shifted[s]) choice[s] = CHOICE_FREE;
+  }
+  arena_free(&tmp);
 }
 
 void rm_written(const Graph *g, uint8_t *choice) {
@@ -102,6 +116,7 @@ void rm_written(const Graph *g, uint8_t *choice) {
     uint8_t c = top ? choice_in(g, n, top) : CHOICE_FREE;
     for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = c;
   }
+  if (rm_narrows(g)) free_views(g, choice);
   /* A view is kept if its base is. */
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
     const GNode *node = &g->nodes[n];
@@ -113,15 +128,20 @@ void rm_written(const Graph *g, uint8_t *choice) {
 }
 
 void rm_all(const Graph *g, uint8_t what, uint8_t *choice) {
+  Arena tmp;
   rm_written(g, choice);
+  arena_init(&tmp, g->arena->mem);
+  bool *kept = ARENA_ARRAY(&tmp, bool, g->type_count + 1), *shifted = rm_shifted(&tmp, g, kept);
   for (uint32_t n = 0; n < g->node_count; n++) {
     const GNode *node = &g->nodes[n];
     uint8_t tag = prov_of(g, n)->tag;
     const Block *b = gr_block_at(g, rm_top(g, rm_home(g, n)));
     bool free = !b || b->reentrant || rm_is_free(g, n) || rm_never(g, n);
     if (free || tag_info[tag].firm) continue;
-    for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = what;
+    for (uint32_t k = 0; k < node->result_count; k++)
+      if (!shifted[node->result0 + k]) choice[node->result0 + k] = what;
   }
+  arena_free(&tmp);
 }
 
 /* ---- worlds */
@@ -141,7 +161,11 @@ typedef struct Redo {
   Graph *d;
   const uint8_t *choice;
   const bool *condition, *live;
-  Val *to, *away; /* by slot of g: the value in d, and its copy that was moved away */
+  bool *shifted;    /* see rm_shifted */
+  Val *to, *away;   /* by slot of g: the value in d, and its copy that was moved away */
+  RmNarrow *narrow; /* by slot of g: its narrow form */
+  bool *asked;      /* by slot of g: a gradient reads the narrow form */
+  bool look;        /* this run finds out what is asked for */
   /* By slot: the gradients that keep the original alive with any choice: those that stand in block
    * `held - 1`, ALWAYS, or 0 = none. */
   uint32_t *held;
@@ -150,7 +174,8 @@ typedef struct Redo {
   uint32_t *first, *last; /* by block: node range of its body */
 } Redo;
 enum { ALWAYS = UINT32_MAX };
-enum { FATE_KEPT = 1, FATE_MADE = 2, FATE_HELD = 4, FATE_FETCHED = 8 }; /* HELD: kept anyway */
+/* HELD: kept anyway */
+enum { FATE_KEPT = 1, FATE_MADE = 2, FATE_HELD = 4, FATE_FETCHED = 8, FATE_NARROW = 16 };
 
 bool *rm_live(Arena *a, const Graph *g) {
   bool *live = ARENA_ARRAY(a, bool, g->node_count + 1);
@@ -211,6 +236,7 @@ static uint8_t choice_at(const Redo *r, const World *w, Val v) {
   if (r->condition[s] || op == OP_CONST || op == OP_DIM) return CHOICE_SAVE;
   bool top = w->around == &r->root && !gr_block_at(g, w->block)->parent;
   uint8_t c = top ? r->choice[s] : choice_in(g, v.node, w->block);
+  if (r->shifted[s] && rm_is_free(g, v.node)) return CHOICE_FREE;
   if (rm_never(g, v.node) && c != CHOICE_OFFLOAD) return CHOICE_SAVE;
   return c == CHOICE_OFFLOAD && val_none(r->away[s]) ? CHOICE_SAVE : c;
 }
@@ -251,14 +277,64 @@ static Val fetched(Redo *r, World *w, Val v, uint32_t within) {
   return *made = place(r->d, r->away[s], (Device)r->g->types[s].dev, p);
 }
 
+/* ---- narrow values */
+
+static bool is_narrow(const Redo *r, const World *w, Val v) {
+  return rm_home(r->g, v.node) == w->block && rm_narrow(r->g, v) != DT_BOOL;
+}
+
+/* Makes the narrow form of values of node n right behind the node. */
+static void save_narrow(Redo *r, uint32_t n) {
+  for (uint32_t k = 0; k < r->g->nodes[n].result_count; k++) {
+    Val v = {n, k};
+    size_t s = rm_slot(r->g, v);
+    DType as = rm_narrow(r->g, v);
+    if (as == DT_BOOL || !(r->look || r->asked[s])) continue;
+    r->d->at = *prov_of(r->g, n);
+    r->d->at.tag = TAG_NONE;
+    r->narrow[s] = rm_make_narrow(r->d, r->to[s], as);
+  }
+}
+
+/* What gradients of block w->block read of its narrow value v: the rounded value. It is saved in
+ * the forward, or where a block around has computed v again. VAL_NONE: as in look_up. */
+static Val widened(Redo *r, World *w, Val v, uint32_t within, World **at) {
+  size_t s = rm_slot(r->g, v);
+  Val *made = &w->made[s - w->slot0];
+  if (!val_none(*made)) return *made;
+  World *o = w->around;
+  for (; o->block; o = o->around) {
+    uint8_t c = choice_at(r, o, v);
+    if (c != CHOICE_SAVE && c != CHOICE_OFFLOAD) break;
+  }
+  if (o->block && val_none(o->made[s - o->slot0])) {
+    *at = o;
+    return VAL_NONE;
+  }
+  Prov p = *prov_of(r->g, v.node);
+  p.tag = TAG_NONE;
+  p.recomputed = p.backward = 1;
+  p.within = within;
+  r->d->at = p;
+  RmNarrow n = r->narrow[s];
+  if (o->block) {
+    n = rm_make_narrow(r->d, o->made[s - o->slot0], rm_narrow(r->g, v));
+  } else {
+    r->asked[s] = true;
+    r->fate[s] |= FATE_NARROW;
+  }
+  return *made = rm_make_wide(r->d, n, (DType)gr_type(r->g, v)->dtype);
+}
+
 /* The value of v in world w, for a node that stands in block `within`. VAL_NONE: its node has to be
  * copied in `*at`. */
 static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at) {
   const Graph *g = r->g;
   size_t s = rm_slot(g, v);
-  bool held = r->held[s] == ALWAYS || r->held[s] == within + 1;
+  bool held = !r->shifted[s] && (r->held[s] == ALWAYS || r->held[s] == within + 1);
   for (; !held && w->block; w = w->around) {
     if (!gr_in_block(g, v.node, w->block)) continue;
+    if (is_narrow(r, w, v)) return widened(r, w, v, within, at);
     uint8_t c = choice_at(r, w, v);
     if (c == CHOICE_SAVE) continue;
     if (c == CHOICE_OFFLOAD && w->around == &r->root) return fetched(r, w, v, within);
@@ -349,11 +425,24 @@ static void make_whole(Redo *r, World *w, uint32_t within) {
   }
 }
 
+/* Whether a hook runs in node n. */
+static bool calls_hook(const Graph *g, uint32_t n) {
+  const GNode *node = &g->nodes[n];
+  bool calls = node->op == OP_DEFER;
+  for (uint32_t k = 0; k < node->region_count && !calls; k++) {
+    const Graph *in = g->regions[node->region0 + k];
+    for (uint32_t i = 0; i < in->node_count && !calls; i++) calls = calls_hook(in, i);
+  }
+  return calls;
+}
+
 /* The value that operand k of backward node n reads. Makes the copies that it needs. */
 static Val demand(Redo *r, uint32_t n, uint32_t k) {
   World *w = world_of(r, &r->root, n), *in;
   uint32_t within = prov_of(r->g, n)->within;
-  Val v = gr_operand(r->g, n, (int)k), got = look_up(r, w, v, within, &in);
+  Val v = gr_operand(r->g, n, (int)k), got;
+  if (r->shifted[rm_slot(r->g, v)] && calls_hook(r->g, n)) w = &r->root;
+  got = look_up(r, w, v, within, &in);
   if (!val_none(got)) return got;
   if (gr_block_at(r->g, in->block)->reentrant && !in->whole) make_whole(r, in, within);
   if (val_none(look_up(r, w, v, within, &in))) make(r, in, v.node, within);
@@ -415,6 +504,7 @@ static void copy_all(Redo *r, uint32_t *split) {
     Val v = copy_node_as(r->d, g, n, in, own_regions(r, n), &p);
     for (uint32_t k = 0; k < node->result_count; k++) r->to[node->result0 + k] = (Val){v.node, k};
     move_away(r, n);
+    save_narrow(r, n);
   }
   if (split && half == g->node_count) *split = (uint32_t)r->d->node_count;
   copy_checks(r->d, g);
@@ -429,7 +519,9 @@ static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint
     rm_written(g, written);
     r->choice = written;
   }
-  r->condition = rm_conditions(scratch, g);
+  r->condition = rm_conditions(scratch, g, &r->shifted);
+  r->narrow = ARENA_ARRAY(scratch, RmNarrow, g->type_count + 1);
+  r->asked = ARENA_ARRAY(scratch, bool, g->type_count + 1);
   r->live = rm_live(scratch, g);
   r->to = ARENA_ARRAY(scratch, Val, g->type_count + 1);
   r->away = ARENA_ARRAY(scratch, Val, g->type_count + 1);
@@ -449,8 +541,16 @@ typedef struct Apply {
 
 static void apply(void *ud) {
   Apply *x = ud;
-  Redo r;
+  Redo r, first;
+  bool look = rm_narrows(x->g);
+  if (look) { /* what no gradient reads is not made, since it could fail */
+    uint32_t half = x->split ? *x->split : 0;
+    start(&first, &x->scratch, &x->scratch, x->g, x->choice);
+    first.look = true;
+    copy_all(&first, x->split ? &half : NULL);
+  }
   start(&r, &x->scratch, x->to, x->g, x->choice);
+  if (look) r.asked = first.asked;
   copy_all(&r, x->split);
   x->made = r.d;
 }
@@ -489,6 +589,7 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
   Redo r;
   uint32_t half = split ? *split : 0;
   start(&r, scratch, scratch, g, choice);
+  r.look = true;
   copy_all(&r, split ? &half : NULL);
   uint8_t *written = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
   rm_written(g, written);
@@ -498,6 +599,10 @@ void rm_values(Arena *scratch, const Graph *g, const uint8_t *choice, const uint
       size_t s = rm_slot(g, v);
       const Type *t = &g->types[s];
       if (!r.fate[s] || t->kind == TK_TOKEN) continue;
+      if (r.fate[s] & FATE_NARROW) {
+        visit(ud, &(RmValue){v, rm_top(g, rm_home(g, n)), CHOICE_SAVE, true, WHY_NAMED});
+        if (!(r.fate[s] & FATE_KEPT)) continue;
+      }
       RmValue x = {.v = v, .block = rm_top(g, rm_home(g, n)), .why = why(&r, written, v)};
       x.choice = r.fate[s] & FATE_FETCHED ? CHOICE_OFFLOAD
                  : x.why == WHY_FREE      ? CHOICE_FREE

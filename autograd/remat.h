@@ -24,6 +24,12 @@ void rm_written(const Graph *g, uint8_t *choice);
 Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split);
 Graph *rm_pass(Arena *a, const Graph *g); /* as written: pass `remat` of `ckl opt` */
 
+/* The dtype in which v waits for a gradient (`save .. as bf16`); DT_BOOL: as it is. */
+DType rm_narrow(const Graph *g, Val v);
+bool rm_narrows(const Graph *g); /* some value of g has such a tag */
+/* The types of what is saved for v: one, of u8 the codes and the scales. Returns how many. */
+int rm_saved_as(const Graph *g, Val v, Type as[2]);
+
 /* Who made the choice of a value. */
 typedef enum RmWhy {
   WHY_NAMED,  /* a clause: must_save, must_recompute, offload */
@@ -37,6 +43,7 @@ typedef struct RmValue {
   Val v;
   uint32_t block; /* outermost block that it belongs to */
   uint8_t choice; /* CHOICE_*; FREE: kept or made without cost */
+  bool narrow;    /* saved as rm_narrow says */
   RmWhy why;
 } RmValue;
 /* Calls `visit` for each value of a block that the backward needs, directly or to compute others

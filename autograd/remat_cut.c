@@ -84,10 +84,10 @@ typedef struct Choose {
   const int64_t *env;
   Arena *a;
   uint8_t *written;
-  bool *condition;
-  uint32_t *need, *again; /* vertices, by slot and by node; 0 = none */
-  uint32_t count;         /* of vertices */
-  int64_t *bytes, *cost;  /* by slot, by node */
+  bool *condition, *shifted; /* shifted: as written, see rm_shifted */
+  uint32_t *need, *again;    /* vertices, by slot and by node; 0 = none */
+  uint32_t count;            /* of vertices */
+  int64_t *bytes, *cost;     /* by slot, by node */
   Val *used;
   size_t used_count, used_cap; /* values that backward reads; some stand several times */
 } Choose;
@@ -123,9 +123,18 @@ static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top
     for (uint32_t k = 0; firm && k < g->nodes[n].result_count; k++) {
       size_t s = g->nodes[n].result0 + k;
       there[s] |= c->written[s] == CHOICE_OFFLOAD;
+      if (rm_narrow(g, (Val){n, k}) != DT_BOOL) there[s] = false; /* that is the wide one */
     }
   }
   return there;
+}
+
+/* Bytes that v takes from forward to backward. */
+static int64_t room(const Graph *g, Val v, const int64_t *env) {
+  Type as[2];
+  int64_t sum = 0;
+  for (int k = rm_saved_as(g, v, as); k-- > 0;) sum = cost_add(sum, cost_room(g, &as[k], env));
+  return sum;
 }
 
 static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env) {
@@ -139,7 +148,7 @@ static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env) {
   uint32_t *top = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   for (uint32_t n = 0; n < g->node_count; n++) top[n] = top_of(g, n);
   const bool *there = there_anyway(c, live, top);
-  c->condition = rm_conditions(a, g);
+  c->condition = rm_conditions(a, g, &c->shifted);
   c->bytes = ARENA_ARRAY(a, int64_t, g->type_count + 1);
   c->cost = ARENA_ARRAY(a, int64_t, g->node_count + 1);
   for (uint32_t n = 0; n < g->node_count; n++) {
@@ -150,7 +159,7 @@ static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env) {
     for (uint32_t k = 0; body && k < node->result_count; k++) {
       size_t s = node->result0 + k;
       if (!there[s]) c->need[s] = c->count++;
-      c->bytes[s] = cost_room(g, gr_type(g, (Val){n, k}), env);
+      c->bytes[s] = room(g, (Val){n, k}, env);
     }
     for (uint32_t k = 0; live[n] && k < node->operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
@@ -191,8 +200,9 @@ static void add_arcs(const Choose *c, Cut *cut, uint32_t n, double price) {
     bool kept = is_kept(c, n, s);
     int64_t keep = disliked(priced(c, s, price), tag_prefers(tag, CHOICE_RECOMPUTE) && saves);
     if (rm_is_free(g, n) && !tag_must(tag, CHOICE_SAVE)) keep = CUT_INF;
-    if ((tag_must(tag, CHOICE_RECOMPUTE) || whole) && !kept) keep = CUT_INF;
-    never |= kept;
+    bool fixed = c->shifted[s], saved = c->written[s] == CHOICE_SAVE;
+    if ((tag_must(tag, CHOICE_RECOMPUTE) || whole || (fixed && !saved)) && !kept) keep = CUT_INF;
+    never |= kept || (fixed && saved);
     if (c->need[s]) cut_arc(cut, c->need[s], again, keep);
   }
   int64_t make = disliked(c->cost[n], tag_prefers(tag, CHOICE_SAVE) && !saves);

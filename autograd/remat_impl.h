@@ -11,8 +11,21 @@ static inline size_t rm_slot(const Graph *g, Val v) {
 uint32_t rm_home(const Graph *g, uint32_t n);    /* innermost block that computes n, 0 = none */
 uint32_t rm_top(const Graph *g, uint32_t block); /* outermost one around it */
 bool rm_is_free(const Graph *g, uint32_t n);
-bool rm_never(const Graph *g, uint32_t n);     /* cannot be computed twice */
-bool *rm_conditions(Arena *a, const Graph *g); /* per result: decides what runs */
-bool *rm_live(Arena *a, const Graph *g);       /* per node: an output or effect needs it */
+bool rm_never(const Graph *g, uint32_t n); /* cannot be computed twice */
+bool *rm_live(Arena *a, const Graph *g);   /* per node: an output or effect needs it */
+/* Per result: decides what runs, in a block with narrow values anything made of them; it is kept.
+ * `shifted` (may be NULL): per result, see rm_shifted. */
+bool *rm_conditions(Arena *a, const Graph *g, bool **shifted);
+
+/* ---- remat_narrow.c */
+/* Per result of a block: is narrow or hangs on a narrow value of its block, so what a gradient
+ * reads of it differs from what the forward had. Sets `kept` for what decides something. */
+bool *rm_shifted(Arena *a, const Graph *g, bool *kept);
+typedef struct RmNarrow {
+  Val value, scale; /* scale: of u8, else VAL_NONE */
+} RmNarrow;
+/* Append nodes with provenance g->at. `as`: the dtype of the result. */
+RmNarrow rm_make_narrow(Graph *g, Val wide, DType as);
+Val rm_make_wide(Graph *g, RmNarrow n, DType as);
 
 #endif

@@ -109,6 +109,7 @@ typedef struct TagInfo {
   const char *name; /* in the text of a graph */
   bool firm;        /* the planner cannot change it */
   uint8_t choice;   /* CHOICE_* of the value without a planner */
+  uint8_t narrow;   /* DType in which wider floats are saved, DT_BOOL = as they are */
 } TagInfo;
 extern const TagInfo tag_info[TAG_COUNT]; /* graph/op.c */
 
@@ -124,6 +125,10 @@ static inline bool tag_prefers(Tag t, int choice) {
   return tag_says(t, choice) && !tag_info[t].firm;
 }
 
+static inline bool tag_narrows(Tag t) {
+  return tag_info[t].narrow != DT_BOOL;
+}
+
 /* A `checkpoint` block. Its id is its place in the table + 1; Prov.region and Prov.within hold
  * ids. A block is provenance only: its nodes stand among the others, so gradients are the same as
  * without it. */
@@ -135,6 +140,7 @@ typedef struct Block {
   bool automatic; /* <auto>: the planner decides under the limit of the process */
   bool saves;     /* values that no clause names are saved, since all clauses recompute (rule 82) */
   bool reentrant; /* backward runs the whole body again (rule 85) */
+  bool narrows;   /* a clause of it has rounded a value for the backward, dead or not */
 } Block;
 typedef struct BlockTab { /* shared by all graphs of a function, as its DimTab is */
   Arena *arena;

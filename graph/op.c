@@ -52,7 +52,7 @@ const char *op_written(OpCode op) {
 }
 
 const TagInfo tag_info[TAG_COUNT] = {
-#define TAG(NAME, text, firm, choice) {text, firm, CHOICE_##choice},
+#define TAG(NAME, text, firm, choice, narrow) {text, firm, CHOICE_##choice, DT_##narrow},
 #include "graph/tags.def"
 #undef TAG
 };

@@ -416,7 +416,7 @@ bool ast_equal(const Node *a, const Node *b) {
            ast_equal(a->region.body, b->region.body);
   case N_CLAUSE:
     return a->clause.is_set == b->clause.is_set && same_words(a->clause.path, b->clause.path) &&
-           same_list(a->clause.args, b->clause.args);
+           same_list(a->clause.args, b->clause.args) && same_word(a->clause.as, b->clause.as);
   case N_WORD: return same_words(a->path, b->path);
   case N_TYPE_NAME:
     return a->type_name.has_dims == b->type_name.has_dims &&
@@ -598,6 +598,7 @@ void ast_dump(Buf *b, const Node *n) {
   case N_CLAUSE:
     dump_words(b, n->clause.path, " ", ".", "");
     buf_puts(b, n->clause.is_set ? " =" : "");
+    if (n->clause.as.name) buf_printf(b, " as %s", n->clause.as.name);
     break;
   case N_TYPE_NAME: dump_words(b, n->type_name.path, " ", ".", ""); break;
   case N_TYPE_FIELD: dump_word(b, n->type_field.name); break;

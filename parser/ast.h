@@ -230,6 +230,7 @@ struct Node {
     struct {
       Words path;
       NodeList args;
+      Word as; /* args as such a dtype, or none */
       bool is_set;
     } clause; /* is_set: path = args[0] */
 

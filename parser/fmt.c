@@ -837,6 +837,7 @@ static void put_clause(Fmt *f, const Node *n) {
     text(f, " ");
     put_node(f, n->clause.args.items[i]);
   }
+  if (n->clause.as.name) text(f, " as "), text(f, n->clause.as.name);
 }
 
 /* ---- declarations and statements */

@@ -64,6 +64,7 @@ int GrFallback(int token);
 %type clauses {NodeList *}
 %type clauselist {NodeList *}
 %type cargs {NodeList *}
+%type cargs1 {NodeList *}
 %type dims {NodeList *}
 %type dimlist {NodeList *}
 %type tyitems {NodeList *}
@@ -436,6 +437,13 @@ clause(A) ::= path(D) cargs(L). {
   A->clause.args = *L;
   A = DONE(A);
 }
+clause(A) ::= path(D) cargs1(L) AS name(F). {
+  A = NODE(N_CLAUSE, LO(D), HI(F));
+  A->clause.path = D->path;
+  A->clause.args = *L;
+  A->clause.as = F->word;
+  A = DONE(A);
+}
 clause(A) ::= path(D) EQ carg(X). {
   Node *E = ps_clause_arg(ps, X);
   A = NODE(N_CLAUSE, LO(D), HI(E));
@@ -445,7 +453,9 @@ clause(A) ::= path(D) EQ carg(X). {
   A = DONE(A);
 }
 cargs(A) ::= . { A = ps_list(ps); }
-cargs(A) ::= cargs(L) carg(E). { A = ps_clause_args(ps, L, E); }
+cargs(A) ::= cargs1(L). { A = L; }
+cargs1(A) ::= carg(E). { A = ps_clause_args(ps, ps_list(ps), E); }
+cargs1(A) ::= cargs1(L) carg(E). { A = ps_clause_args(ps, L, E); }
 carg(A) ::= path(D). { A = D; }
 carg(A) ::= INT(T). { A = T.v.node; }
 carg(A) ::= FLOAT(T). { A = T.v.node; }

@@ -8,8 +8,10 @@
  */
 #include <string.h>
 
+#include "autograd/remat.h"
 #include "graph/cost.h"
 #include "graph/op.h"
+#include "graph/pass.h"
 #include "lang/checkpoint/policy.h"
 #include "lang/compile/stage.h"
 #include "lang/eval/call.h"
@@ -169,16 +171,18 @@ static const char *kind_word(unsigned k) {
 typedef struct Close {
   Session *s;
   OpenBlock *b;
+  bool inside;         /* in a region of a node */
   uint32_t last, made; /* provenance of the previous node, before and after its tag */
   Tag tag;
 } Close;
 
 static _Noreturn void disagree(Close *c, const Rule *a, const Rule *b, Span at) {
   Session *s = c->s;
-  const char *first = clause_tag_words(s, a->tag), *then = clause_tag_words(s, b->tag);
-  Diag *d = fail_report(
-      s, ERR_POLICY_TWICE, b->at, "the clauses disagree about one value: `%s %s` and `%s %s`",
-      first, fail_source_text(s, a->at, "this"), then, fail_source_text(s, b->at, "this"));
+  const char *first = clause_tag_words(s, a->tag);
+  Diag *d =
+      fail_report(s, ERR_POLICY_TWICE, b->at, "the clauses disagree about one value: `%s` and `%s`",
+                  clause_tag_about(s, a->tag, fail_source_text(s, a->at, "this")),
+                  clause_tag_about(s, b->tag, fail_source_text(s, b->at, "this")));
   dg_label(&s->diags, d, a->at, "`%s` here", first);
   if (at.file && at.file == b->at.file) dg_label(&s->diags, d, at, "the value");
   dg_help(&s->diags, d,
@@ -371,6 +375,73 @@ static void follow_views(Close *c, uint32_t start) {
   (void)start;
 }
 
+/* ---- narrow values */
+
+/* Whether a hook reads v, or a view of it. */
+static bool hook_sees(const Graph *g, Val v) {
+  for (uint32_t n = v.node + 1; n < g->node_count; n++) {
+    const GNode *x = &g->nodes[n];
+    int from = x->op == OP_HOOK ? (int)gr_attr_i(g, n, AT_CARRY, 1) : 0;
+    if (x->op != OP_HOOK && !is_view(g, n)) continue;
+    for (int k = from; k < (int)x->operand_count; k++)
+      if (val_eq(gr_operand(g, n, k), v) && (x->op == OP_HOOK || hook_sees(g, (Val){n, 0})))
+        return true;
+  }
+  return false;
+}
+
+static _Noreturn void cannot_narrow(Close *c, const Graph *g, uint32_t n, const Rule *r,
+                                    const char *why) {
+  Session *s = c->s;
+  const char *w = fail_source_text(s, r->at, "this");
+  Diag *d = fail_report(s, ERR_POLICY_NARROW, r->at, "`%s` cannot be saved as %s: %s", w,
+                        dtype_info[tag_info[r->tag].narrow].name, why);
+  dg_label(&s->diags, d, g->provs[g->nodes[n].prov].span, "the value");
+  dg_help(&s->diags, d, "`save %s` keeps it as it is", w);
+  fail_raise(s);
+}
+
+/* Refuses a name that means a value of somewhere else. */
+static void check_hits(Close *c) {
+  for (size_t i = 0; i < c->b->hit_count; i++) {
+    const Hit *h = &c->b->hits[i];
+    const Rule *r = &c->b->policy->rules[h->rule];
+    uint32_t n = h->node;
+    if (!tag_narrows(r->tag)) continue;
+    while (is_view(h->g, n)) n = gr_operand(h->g, n, 0).node;
+    const Prov *p = &h->g->provs[h->g->nodes[n].prov];
+    if (h->g->nodes[n].op == OP_INPUT || (p->backward ? p->within : p->region) != c->b->id)
+      cannot_narrow(c, h->g, h->node, r, "this block does not compute it");
+  }
+}
+
+/* The tag of node n, whose clause says `save .. as`, r (NULL: a function, or the rest of the
+ * block). What a class means beside floats is saved as it is, a name has to fit. */
+static Tag narrow_tag(Close *c, const Graph *g, uint32_t n, const Rule *r, Tag tag) {
+  Session *s = c->s;
+  bool named = r && r->rank == 2, floats = false;
+  if (c->inside)
+    fail_help(s, ERR_NOT_YET, r ? r->at : c->b->span,
+              fail_text(s, "`save` without `as %s`", dtype_info[tag_info[tag].narrow].name),
+              "not yet: a narrow save in a loop that stays one, on one side of a choice on data, "
+              "in a comprehension or in a function with its own gradient");
+  if (is_view(g, n)) return tag; /* of what is rounded */
+  for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
+    const Type *t = &g->types[g->nodes[n].result0 + k];
+    bool is = t->kind == TK_TENSOR && dt_float((DType)t->dtype);
+    floats |= is;
+    if (!is || !gr_has_hooks(g) || !hook_sees(g, (Val){n, k})) continue;
+    if (named) cannot_narrow(c, g, n, r, "a hook sees it");
+    return TAG_MUST_SAVE;
+  }
+  if (floats) return tag;
+  if (named)
+    cannot_narrow(c, g, n, r,
+                  fail_text(s, "it is %s, and floats alone are rounded",
+                            dtype_info[g->types[g->nodes[n].result0].dtype].name));
+  return TAG_MUST_SAVE;
+}
+
 /* The tag of a node that runs only once: its results are always saved (rule 81), in place or
  * offloaded. A clause that names them for recomputation is an error. */
 static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
@@ -381,6 +452,7 @@ static Tag saved_tag(Close *c, const Graph *g, uint32_t n, Tag rest) {
     value |= g->types[g->nodes[n].result0 + k].kind == TK_TENSOR;
   Tag tag = r ? r->tag : rest;
   if (value && tag_says(tag, CHOICE_OFFLOAD)) return tag;
+  if (value && tag_narrows(tag)) return narrow_tag(c, g, n, r, tag);
   if (!r || !tag_must(tag, CHOICE_RECOMPUTE)) return TAG_MUST_SAVE;
   const char *w = fail_source_text(s, r->at, "this");
   Diag *d = fail_report(
@@ -402,7 +474,10 @@ static void tag_graph(Close *c, Graph *g, uint32_t start) {
     GNode *x = &g->nodes[n];
     Prov *at = &g->provs[x->prov];
     for (uint32_t k = 0; k < x->region_count; k++) {
+      bool was = c->inside;
+      c->inside = true;
       tag_graph(c, g->regions[x->region0 + k], 0);
+      c->inside = was;
       c->last = UINT32_MAX;
       x = &g->nodes[n];
       at = &g->provs[x->prov];
@@ -428,7 +503,9 @@ static void tag_graph(Close *c, Graph *g, uint32_t start) {
         Tag said = ask(c, g, n, kinds);
         if (said != TAG_NONE) tag = said;
       }
+      if (tag_narrows(tag)) tag = narrow_tag(c, g, n, r, tag);
     }
+    if (tag_narrows(tag)) g->blocks->items[c->b->id - 1].narrows = true;
     set_tag(c, g, n, tag);
   }
 }
@@ -458,11 +535,13 @@ static void count_kept(Close *c, const Graph *g, uint32_t start) {
     if (at->backward || at->region != c->b->id || is_given(g, n) || is_view(g, n)) continue;
     for (uint32_t k = 0; k < x->result_count; k++) {
       if (!need[x->result0 + k - base]) continue;
-      int64_t bytes = cost_bytes(g, &g->types[x->result0 + k], env);
+      Type as[2];
+      int64_t bytes = cost_bytes(g, &g->types[x->result0 + k], env), with = 0;
       bool kept = tag_says((Tag)at->tag, CHOICE_SAVE);
+      for (int i = rm_saved_as(g, (Val){n, k}, as); i-- > 0;) with += cost_bytes(g, &as[i], env);
       p->without += bytes;
-      if (kept) p->with += bytes;
-      p->saves |= !kept;
+      if (kept) p->with += with;
+      p->saves |= !kept || with < bytes;
     }
   }
 }
@@ -516,10 +595,11 @@ static void unmet(Close *c) {
 }
 
 void block_leave(Session *s, OpenBlock *b, bool last) {
-  Close c = {.s = s, .b = b};
+  Close c = {.s = s, .b = b, .inside = b->stage->level > 1};
   const Value f = b->policy->fn;
   if (last && f.tag == V_FN && s->stage->unit->check) check_answers(&c, f.u.fn->decl->fn->body);
   follow_views(&c, b->start);
+  if (!c.inside) check_hits(&c);
   tag_graph(&c, b->stage->g, b->start);
   if (last) unmet(&c);
   warn_nothing(&c, last);

@@ -217,7 +217,7 @@ static void read_option(Read *r, const Clause *k, const Node *c) {
 
 static void read_clause(Read *r, Node *c) {
   const Clause *k = clause_of(CLAUSE_POLICY, c);
-  if (!k)
+  if (!k && !c->clause.as.name)
     read_named(r, c);
   else if (!clause_fits_policy(r->s, k, c, r->loop && !r->declared))
     fail_raise(r->s);

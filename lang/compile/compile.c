@@ -266,6 +266,7 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
     r->outside |= wants[i] && c->reached[src] &&
                   (leaf[i].tag == V_TENSOR || host_registers(c->hosts, (size_t)src));
   }
+  r->c = c;
   if (r->outside) return;
   JointRef *j = NULL;
   if (track) {
@@ -411,6 +412,12 @@ int call_attempt(Session *s, void (*job)(void *ud), void *ud, bool (*refused)(Er
   return why;
 }
 
+static bool saves_narrow(const Graph *g) {
+  bool any = false;
+  for (uint32_t i = 1; g->blocks && i <= g->blocks->count; i++) any |= gr_block_at(g, i)->narrows;
+  return any;
+}
+
 Value call_run_code(Session *s, FnObj *f, const Args *a) {
   PreparedCall r;
   fail_running_at(s, a->call);
@@ -418,6 +425,11 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
   prepare_call(s, f, a, &r);
   if (r.outside && desugar_is_comp(f))
     fail_at(s, ERR_SCRIPT_ONLY, a->call, "a `grad` in it goes on through values of script");
+  if (r.outside && saves_narrow(r.c->g))
+    fail_help(
+        s, ERR_NOT_YET, a->call, "a function of code that holds the block and its `grad`",
+        "not yet: a narrow save in a block of script whose `grad` goes on through values that "
+        "were made outside");
   if (r.outside) return block_as_script(s, f, a);
   report_once(s, f, &r);
   Compiled *c = r.c;

@@ -258,7 +258,12 @@ static void one_value(void *ud, const RmValue *v) {
   const Graph *g = c->choice.g;
   Session *s = c->s;
   if (v->block != w->block) return;
-  int64_t bytes = cost_room(g, gr_type(g, v->v), c->env);
+  int64_t bytes = 0;
+  Type as[2] = {*gr_type(g, v->v)};
+  const char *becomes = v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice];
+  for (int k = v->narrow ? rm_saved_as(g, v->v, as) : 1; k-- > 0;)
+    bytes += cost_room(g, &as[k], c->env);
+  if (v->narrow) becomes = fail_text(s, "saved as %s", dtype_info[as[0].dtype].name);
   if (v->choice <= CHOICE_OFFLOAD) w->bytes[v->choice] += bytes;
   if (v->choice == CHOICE_FREE && v->why != WHY_CALLER) return;
   int64_t cost = v->choice == CHOICE_RECOMPUTE ? rm_cost(g, v->v.node, c->env) : 0;
@@ -266,9 +271,8 @@ static void one_value(void *ud, const RmValue *v) {
     buf_printf(w->out,
                "%s{\"value\": \"%s\", \"bytes\": %lld, \"becomes\": \"%s\", \"by\": \"%s\", "
                "\"cost\": %lld}",
-               w->any ? ", " : "", value_name(s, g, v->v), (long long)bytes,
-               v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice], why_word[v->why],
-               (long long)cost);
+               w->any ? ", " : "", value_name(s, g, v->v), (long long)bytes, becomes,
+               why_word[v->why], (long long)cost);
     w->any = true;
     return;
   }
@@ -276,9 +280,8 @@ static void one_value(void *ud, const RmValue *v) {
   buf_init_arena(&t, &s->scratch);
   type_print(&t, g->dims, gr_type(g, v->v));
   buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n",
-             fail_text(s, "%s %s", value_name(s, g, v->v), t.s), grouped(s, bytes),
-             v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice], why_word[v->why],
-             cost ? fail_text(s, ", cost %s", grouped(s, cost)) : "");
+             fail_text(s, "%s %s", value_name(s, g, v->v), t.s), grouped(s, bytes), becomes,
+             why_word[v->why], cost ? fail_text(s, ", cost %s", grouped(s, cost)) : "");
 }
 
 static void print_blocks(const CallReport *c, Buf *out, bool json) {

@@ -111,9 +111,28 @@ static const Clause *prefer(void) {
   return &clause_table[MODE_COUNT + POLICY_prefer];
 }
 
+/* The tag of `save .. as FORM`; TAG_NONE: there is no such form. */
+static Tag narrow_tag(Name form) {
+  for (int i = TAG_NONE + 1; i < TAG_COUNT; i++)
+    if (tag_narrows((Tag)i) && !strcmp(dtype_info[tag_info[i].narrow].name, form)) return (Tag)i;
+  return TAG_NONE;
+}
+
+/* The words behind `as`: "bf16, f16 or u8". */
+static const char *narrow_words(Session *s) {
+  const char *t = "", *last = NULL;
+  for (int i = TAG_NONE + 1; i < TAG_COUNT; i++) {
+    if (!tag_narrows((Tag)i)) continue;
+    if (last) t = fail_text(s, "%s%s%s", t, *t ? ", " : "", last);
+    last = dtype_info[tag_info[i].narrow].name;
+  }
+  return fail_text(s, "%s or %s", t, last);
+}
+
 Tag clause_tag(const Node *c, uint32_t *from) {
   const Clause *k = clause_of(CLAUSE_POLICY, c);
   *from = 0;
+  if (k && k->id == POLICY_save && c->clause.as.name) return narrow_tag(c->clause.as.name);
   if (k != prefer()) return k ? k->firm : TAG_NONE;
   const Node *x = c->clause.args.count ? c->clause.args.items[0] : NULL;
   bool word = x && x->kind == N_WORD && x->path.count == 1;
@@ -123,9 +142,18 @@ Tag clause_tag(const Node *c, uint32_t *from) {
 }
 
 const char *clause_tag_words(Session *s, Tag t) {
+  return clause_tag_about(s, t, NULL);
+}
+
+const char *clause_tag_about(Session *s, Tag t, const char *what) {
+  const char *gap = what ? " " : "";
+  if (!what) what = "";
+  if (tag_narrows(t))
+    return fail_text(s, "%s%s%s as %s", clause_table[MODE_COUNT + POLICY_save].word, gap, what,
+                     dtype_info[tag_info[t].narrow].name);
   for (const Clause *k = clause_table; t != TAG_NONE && k < clause_table + clause_count; k++) {
-    if (k->firm == t) return k->word;
-    if (k->soft == t) return fail_text(s, "%s %s", prefer()->word, k->word);
+    if (k->firm == t) return fail_text(s, "%s%s%s", k->word, gap, what);
+    if (k->soft == t) return fail_text(s, "%s %s%s%s", prefer()->word, k->word, gap, what);
   }
   return "";
 }
@@ -260,7 +288,24 @@ static bool fits_bytes(Session *s, const Clause *k, const Node *c) {
   return false;
 }
 
+/* Checks the word behind `as`. */
+static bool fits_form(Session *s, const Clause *k, const Node *c) {
+  const Word *form = &c->clause.as;
+  if (k && k->id == POLICY_save) {
+    if (narrow_tag(form->name) != TAG_NONE) return true;
+    fail_report(s, ERR_POLICY_NARROW, form->span, "values are saved as %s, not as `%s`",
+                narrow_words(s), form->name);
+    return false;
+  }
+  Diag *d =
+      fail_report(s, ERR_POLICY_NARROW, form->span,
+                  "`as %s` says how `save` keeps a value: no other word takes it", form->name);
+  dg_help(&s->diags, d, "`<save h as %s>`: as written, whatever a planner finds", form->name);
+  return false;
+}
+
 bool clause_fits_policy(Session *s, const Clause *k, const Node *c, bool loop) {
+  if (c->clause.as.name && !fits_form(s, k, c)) return false;
   switch (k->takes) {
   case TAKES_NAMES:
   case TAKES_STANCE: return fits_names(s, k, c);
@@ -306,6 +351,7 @@ bool clause_fits_wrap(Session *s, const NodeList *clauses, uint32_t i) {
     clause_clash(s, ERR_WRAP_TWICE, c, first, o->span);
     return false;
   }
+  if (c->clause.as.name) return fits_form(s, NULL, c);
   if (k) return fits_mode(s, k, c);
   for (uint32_t n = 0; n < i; n++) {
     if (clause_of(CLAUSE_MODE, clauses->items[n])) continue;

@@ -70,8 +70,9 @@ int clause_opclass(const Words *path);
 /* The tag that a clause of a policy gives, or TAG_NONE. The op classes and names that get it begin
  * at argument *from. */
 Tag clause_tag(const Node *c, uint32_t *from);
-const char *clause_tag_words(Session *s, Tag t); /* "prefer save" */
-const char *clause_opclass_words(Session *s);    /* "matmul conv .." */
+const char *clause_tag_words(Session *s, Tag t);                   /* "prefer save" */
+const char *clause_tag_about(Session *s, Tag t, const char *what); /* "save h as bf16" */
+const char *clause_opclass_words(Session *s);                      /* "matmul conv .." */
 /* The part <..> of the form: "`<every 10>`". */
 const char *clause_example(Session *s, const Clause *k);
 /* The value of a CHOICE of the mode, by its word or by the clause's argument; -1: no such one. */

@@ -83,7 +83,7 @@ static void walk_user_policy(Resolver *r, Node *c) {
 static void walk_policy_clause(Resolver *r, Node *c, bool loop) {
   const Clause *k = clause_of(CLAUSE_POLICY, c);
   if (!k) {
-    walk_user_policy(r, c);
+    if (!c->clause.as.name || clause_fits_policy(r->s, k, c, loop)) walk_user_policy(r, c);
     return;
   }
   bool fits = clause_fits_policy(r->s, k, c, loop);

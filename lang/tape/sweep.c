@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
+#include "autograd/remat.h"
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/op.h"
@@ -332,6 +333,13 @@ static void open_call(Sweep *w, TapeNode *n) {
     Diag *d = fail_report(s, ERR_NOT_YET, n->span,
                           "not yet: a recorded gradient through a call that has hooks inside");
     dg_label(&s->diags, d, w->at, "that is taken here");
+    fail_raise(s);
+  }
+  if (n->joint && rm_narrows(n->joint->spec.f)) {
+    Diag *d = fail_report(s, ERR_NOT_YET, n->span,
+                          "not yet: a recorded gradient through a block that saves narrow values");
+    dg_label(&s->diags, d, w->at, "that is taken here");
+    dg_help(&s->diags, d, "in code both gradients are taken: `fn slope(x) = grad(f(x), x)`");
     fail_raise(s);
   }
   if (!tape_open(s, &w->temp, n, &e, &at)) backward_error(w, n, &e, at.span);

@@ -48,7 +48,8 @@ static void on_abort(int sig) {
 static const char *const corpus[] = {
     "use data (read_csv, split)\nuse nn as n\nuse \"gpt.ckl\" as gpt\nuse a.b.c\n",
     "type Fit = (loss: f64, at_end: f64[2])\ntype P = (f32, [i64], fn(a: int, f32[...S]) -> any)\n",
-    "policy lean(n) { every (n + 1), save matmul, prefer recompute pointwise, offload attn.att }\n",
+    "policy lean(n) { every (n + 1), save matmul, prefer recompute pointwise, offload attn.att }\n"
+    "policy half { save matmul a.b as bf16, save as as u8 }\n",
     "## doc\n## more\nmodel M(nin: int, act = relu) {\n"
     "  param w: f32[nin, 2 * nin] = normal(std = 0.02)\n"
     "  buffer m: params[net]\n  let l = [Linear(nin, 3) for i in 0..4]\n  assert nin > 0  # pos\n\n"

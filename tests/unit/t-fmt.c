@@ -229,6 +229,7 @@ static const Row rows[] = {
     {"(1).e5", "(1).e5\n"},
     {"not (a and b)", "not (a and b)\n"},
     {"let v = (a = 1 , b = 2)", "let v = (a = 1, b = 2)\n"},
+    {"checkpoint<save  a  b.c  as  bf16 , >{x}", "checkpoint <save a b.c as bf16> { x }\n"},
     {"checkpoint<save none>for i in 0..n{f(i)}", "checkpoint <save none> for i in 0..n { f(i) }\n"},
     {"wrap<aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, "
      "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb, ccccccccccccccccccccc>{ x }",
@@ -398,6 +399,7 @@ static void t_equality(void) {
                                          {"policy p { a }", "policy p() { a }"},
                                          {"wrap <a> { }", "wrap <b> { }"},
                                          {"checkpoint { }", "checkpoint <a> { }"},
+                                         {"checkpoint <a b as c> { }", "checkpoint <a b> { }"},
                                          {"model A { param a: f32 }", "model A { buffer a: f32 }"},
                                          {"model A { }", "model A() { }"},
                                          {"test \"a\" { }", "test \"b\" { }"},

@@ -144,6 +144,8 @@ static const Row trees[] = {
      "2))))"},
     {"policy lean { save matmul, recompute pointwise }",
      "(policy lean (clause save matmul) (clause recompute pointwise))"},
+    {"policy half { save matmul a.b as bf16, save as as u8 }",
+     "(policy half (clause save as bf16 matmul a.b) (clause save as u8 as))"},
     {"policy lean(n, k = 2) {\n"
      "  every (n),\n"
      "  save matmul\n"
