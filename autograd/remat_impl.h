@@ -18,9 +18,6 @@ bool *rm_live(Arena *a, const Graph *g);   /* per node: an output or effect need
 bool *rm_conditions(Arena *a, const Graph *g, bool **shifted);
 
 /* ---- remat_narrow.c */
-/* Per result of a block: is narrow or hangs on a narrow value of its block, so what a gradient
- * reads of it differs from what the forward had. Sets `kept` for what decides something. */
-bool *rm_shifted(Arena *a, const Graph *g, bool *kept);
 typedef struct RmNarrow {
   Val value, scale; /* scale: of u8, else VAL_NONE */
 } RmNarrow;

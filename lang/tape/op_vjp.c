@@ -72,12 +72,25 @@ static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) 
     dy[ny] = gr_input(g, gr_type(g, in[i]));
     ny++;
   }
+  size_t known = g->type_count;
+  Val *read = ARENA_ARRAY(a, Val, known + 1);
+  for (size_t k = 0; k < known; k++) read[k] = VAL_NONE;
+  for (size_t k = 0; n->own && k < nout; k++)
+    read[gr_node(g, all[k])->result0 + all[k].res] = gr_input(g, gr_type(g, all[k]));
   o->output = ARENA_ARRAY(a, int, nin + 1);
   for (size_t i = 0; i < nin; i++) {
     o->output[i] = -1;
     if (ask->wants[i] && (!ask->first || ask->first[i] == i)) wrt[nw++] = in[i];
   }
-  if (!ad_vjp(g, ny, y, dy, nw, wrt, dx, &e, NULL)) fail_gerr(s, n->span, &e);
+  VjpAsk vjp = {.ny = ny,
+                .y = y,
+                .dy = dy,
+                .nwrt = nw,
+                .wrt = wrt,
+                .dx = dx,
+                .read = n->own ? read : NULL,
+                .read_count = known};
+  if (!ad_vjp_ask(g, &vjp, &e, NULL)) fail_gerr(s, n->span, &e);
   for (size_t i = 0, k = 0; i < nin && k < (size_t)nw; i++) {
     if (!ask->wants[i] || !val_eq(wrt[k], in[i])) continue;
     if (!val_none(dx[k])) {
@@ -92,13 +105,14 @@ static Graph *build(OpGrad *o, Arena *a, const TapeNode *n, const GradAsk *ask) 
 static void key_of(Session *s, Buf *b, const TapeNode *n, const GradAsk *ask) {
   struct {
     uint32_t op, in, out, attrs;
-    uint8_t anomaly, record, pad[6];
+    uint8_t anomaly, record, own, pad[5];
   } head = {n->op,
             (uint32_t)n->in_count,
             (uint32_t)n->out_count,
             (uint32_t)n->attr_count,
             n->modes.anomaly,
             ask->first != NULL,
+            n->own != NULL,
             {0}};
   buf_put(b, (const char *)&head, sizeof head);
   buf_put(b, (const char *)ask->wants, n->in_count);

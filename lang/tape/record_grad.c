@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "autograd/remat.h"
 #include "graph/build.h"
 #include "graph/op.h"
 #include "graph/pass.h"
@@ -21,7 +22,7 @@
 #include "lang/eval/steps.h"
 #include "lang/tape/gradient.h"
 #include "lang/tape/record_op.h"
-#include "lang/tape/tape.h"
+#include "lang/tape/tape_impl.h"
 #include "lang/value/fail.h"
 
 /* A result while a graph runs; `t` is its tensor at that time, as a param may have changed
@@ -43,6 +44,7 @@ typedef struct Run {
   Span span;        /* for nodes that have none of their own */
   Modes modes;      /* modes of the tape node: gradients run in those of their forward */
   uint64_t *seq;    /* the place of the next node on the tape; NULL: as they come */
+  TapeNode **made;  /* per node of g: what went on the tape; or NULL */
   bool anomaly;     /* the present mode counts, too */
   GErr *e;
   Prov *at;
@@ -121,6 +123,7 @@ static bool settled(Run *r, uint32_t node, Attr *to) {
  * had then. */
 static void mark(Run *r, uint32_t i, TapeNode *n, const Held *in) {
   if (!n) return;
+  if (r->made) r->made[i] = n;
   if (r->seq) n->seq = (*r->seq)++;
   n->modes = r->modes;
   n->modes.anomaly = r->g->provs[r->g->nodes[i].prov].anomaly;
@@ -203,6 +206,7 @@ static bool run_branch(Run *r, uint32_t i) {
   const Graph *side = g->regions[n->region0 + !holds];
   Run in = *r;
   in.g = side;
+  in.made = NULL;
   in.held = ARENA_ARRAY(r->temp, Held, side->type_count + 1);
   in.live = live_nodes(r->temp, side, side->output_count);
   for (size_t k = 0; k < side->input_count; k++)
@@ -269,6 +273,7 @@ static bool run_loop(Run *r, uint32_t i) {
     if (r->env_count) memcpy(env, r->env, r->env_count * sizeof *env);
   }
   in.g = body;
+  in.made = NULL;
   in.live = live_nodes(r->temp, body, gives);
   for (int64_t k = 0; k < carry; k++) cur[k] = *held(r, gr_operand(g, i, (int)k + 1));
   for (; turn < count && (!goes_on || tn_get_i64(cur[0].t, 0)); turn++) {
@@ -479,7 +484,14 @@ bool tape_open(Session *s, Arena *temp, TapeNode *n, GErr *e, Prov *at) {
     }
     *held(&r, f->inputs[i]) = h;
   }
+  r.made = ARENA_ARRAY(temp, TapeNode *, f->node_count + 1);
   if (!run(&r)) return false;
+  if (rm_narrows(f)) {
+    TapeRun ran = {.f = f, .made = r.made, .env = n->env};
+    ran.value = ARENA_ARRAY(temp, Tensor *, f->type_count + 1);
+    for (size_t k = 0; k < f->type_count; k++) ran.value[k] = r.held[k].t;
+    if (!tape_shift(s, temp, &ran, e, at)) return false;
+  }
   Value *from = ARENA_ARRAY(temp, Value, n->out_count + 1);
   for (size_t k = 0; k < n->out_count; k++) {
     Held h = *held(&r, f->outputs[k]);
@@ -509,7 +521,16 @@ void tape_straight(TapeNode **node, uint32_t *out) {
 
 /* ---- the gradient of one node */
 
-/* The results of n, whose edge is n itself. */
+/* Result k of n, as a value whose edge is n itself; takes over t. */
+static Held result_of(Session *s, TapeNode *n, size_t k, Tensor *t) {
+  Held h = {.v = v_tensor(s, t), .t = t};
+  if (!dt_float(t->dtype)) return h;
+  h.v.u.t->node = n;
+  h.v.u.t->out = (uint32_t)k;
+  n->rc++;
+  return h;
+}
+
 static bool own_results(Run *r, TapeNode *n, uint32_t self) {
   Session *s = r->s;
   GErr *e = r->e;
@@ -528,15 +549,8 @@ static bool own_results(Run *r, TapeNode *n, uint32_t self) {
                             out, (int)nout, e))
     return false;
   value_pool_tensors(s, out, all);
-  for (size_t k = 0; k < nout; k++) {
-    Held *h = held(r, (Val){self, (uint32_t)k});
-    h->t = out[k];
-    h->v = v_tensor(s, tn_ref(out[k]));
-    if (!dt_float(out[k]->dtype)) continue;
-    h->v.u.t->node = n;
-    h->v.u.t->out = (uint32_t)k;
-    n->rc++;
-  }
+  for (size_t k = 0; k < nout; k++)
+    *held(r, (Val){self, (uint32_t)k}) = result_of(s, n, k, tn_ref(out[k]));
   return true;
 }
 
@@ -566,6 +580,8 @@ bool tape_gradient(Session *s, Arena *temp, TapeNode *n, const Value *cot, Value
     if (ask.has[i]) *held(&r, g->inputs[k++]) = (Held){cot[i], cot[i].u.t->t};
   for (size_t i = 0; i < nin; i++)
     if (ask.so_far[i]) *held(&r, g->inputs[k++]) = (Held){*slot[i], slot[i]->u.t->t};
+  for (size_t i = 0; n->own && i < nout; i++)
+    *held(&r, g->inputs[k++]) = result_of(s, n, i, tn_ref(n->own[i]));
   bool one = !n->joint || n->joint->spec.kind == JOINT_REGION;
   if (one && r.live[o->self] && !own_results(&r, n, o->self)) return false;
   if (!run(&r)) return false;

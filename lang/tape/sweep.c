@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "autograd/autograd.h"
-#include "autograd/remat.h"
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/op.h"
@@ -69,6 +68,7 @@ typedef struct Sweep {
   } * targets;
   size_t target_count, target_cap;
   bool record; /* the gradients go on the tape themselves */
+  bool walks;  /* a node reads other tensors than edges lead to: the sweep is not captured */
 } Sweep;
 
 static Visit *visit_of(const Sweep *w, const TapeNode *n) {
@@ -259,11 +259,12 @@ static void node_backward(Session *s, Sweep *w, TapeNode *n, const Value *cot, b
   OpGrad *o = op_grad(s, &w->temp, n, &ask);
   if (!o->g) return;
   Tensor *in[20], **inp = in;
-  if (nin + OP_RESULTS > 20) inp = ARENA_ARRAY(&w->temp, Tensor *, nin + OP_RESULTS);
+  if (nin + 2 * OP_RESULTS > 20) inp = ARENA_ARRAY(&w->temp, Tensor *, nin + 2 * OP_RESULTS);
   for (size_t i = 0; i < nin; i++) inp[i] = n->inputs[i];
   size_t k = nin;
   for (size_t i = 0; i < n->out_count; i++)
     if (has[i]) inp[k++] = cot[i].u.t->t;
+  for (size_t i = 0; n->own && i < n->out_count; i++) inp[k++] = n->own[i];
   Tensor **out = ARENA_ARRAY(&w->temp, Tensor *, o->g->output_count + 1);
   if (!native_run(s, &o->native, o->g, op_info[n->op].text, &ctx, inp, out, &e, &at))
     backward_error(w, n, &e, n->span);
@@ -316,6 +317,7 @@ void tape_warn_eval_dropout(Session *s, Span at) {
 
 static void keep_node(Sweep *w, TapeNode *n) {
   if (visit_of(w, n)) return;
+  w->walks |= n->own != NULL;
   Visit v = {.node = n, .outer = n->slot};
   VEC_PUSH(&w->arena, w->visits, w->count, w->cap, v);
   n->rc++;
@@ -333,13 +335,6 @@ static void open_call(Sweep *w, TapeNode *n) {
     Diag *d = fail_report(s, ERR_NOT_YET, n->span,
                           "not yet: a recorded gradient through a call that has hooks inside");
     dg_label(&s->diags, d, w->at, "that is taken here");
-    fail_raise(s);
-  }
-  if (n->joint && rm_narrows(n->joint->spec.f)) {
-    Diag *d = fail_report(s, ERR_NOT_YET, n->span,
-                          "not yet: a recorded gradient through a block that saves narrow values");
-    dg_label(&s->diags, d, w->at, "that is taken here");
-    dg_help(&s->diags, d, "in code both gradients are taken: `fn slope(x) = grad(f(x), x)`");
     fail_raise(s);
   }
   if (!tape_open(s, &w->temp, n, &e, &at)) backward_error(w, n, &e, at.span);
@@ -771,7 +766,7 @@ static Value sweep(Session *s, Value loss, Value cotangent, Value wrt, bool reco
   if (on_tape) plan_sweep(w, &take, loss);
   if (on_tape) check_blocks(w, loss);
   TapeNode *root = on_tape ? loss.u.t->node : NULL;
-  if (root && !s->modes.plain_backward && !record && w->count <= MOST_CAPTURED &&
+  if (root && !s->modes.plain_backward && !record && !w->walks && w->count <= MOST_CAPTURED &&
       run_captured(w, root, loss.u.t->out, cotangent, take.last)) {
     for (size_t i = 0; i < w->count; i++) {
       Visit *v = &w->visits[i];

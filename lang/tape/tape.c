@@ -32,6 +32,9 @@ static void node_drop(Session *s, TapeNode *n, TapeNode **more) {
   mem_free(m, n->inputs, n->in_count * sizeof *n->inputs);
   for (size_t i = 0; i < n->saved_count; i++) tn_unref(n->saved[i]);
   mem_free(m, n->saved, n->saved_count * sizeof *n->saved);
+  for (size_t i = 0; n->own && i < n->out_count; i++) tn_unref(n->own[i]);
+  if (n->own) mem_free(m, n->own, n->out_count * sizeof *n->own);
+  n->own = NULL;
   for (size_t i = 0; i < n->attr_count; i++)
     if (n->attrs[i].kind == AK_INTS || n->attrs[i].kind == AK_DIMS)
       mem_free(m, (void *)(uintptr_t)n->attrs[i].u.ints, n->attrs[i].count * sizeof(int64_t));
@@ -90,6 +93,7 @@ void tape_strip(TapeNode *n) {
   n->state = TAPE_CONSUMED;
   drop_tensors(n->inputs, n->in_count);
   drop_tensors(n->saved, n->saved_count);
+  if (n->own) drop_tensors(n->own, n->out_count);
 }
 
 void tape_use_up(Session *s, TapeNode *n) {

@@ -63,6 +63,7 @@ struct TapeNode {
   Tensor **inputs; /* kept: the gradient of a gradient needs them (NULL: only the type matters) */
   Tensor **saved;  /* a call: the values that its joint graph saved */
   TapeMeta *out;   /* of results */
+  Tensor **own;    /* results as its gradient reads them; NULL: as the operation gives them */
   TapeState state;
   uint16_t op; /* one operation: its OpCode */
   Attr *attrs;
@@ -85,7 +86,8 @@ struct TapeNode {
 };
 
 /* ---- op_vjp.c: the gradient of one operation. Its inputs are those of the operation, then the
- * cotangents of the results that have one, then the sums so far. Kept by the session. */
+ * cotangents of the results that have one, then the sums so far, then the node's own results. Kept
+ * by the session. */
 typedef struct GradAsk {
   bool *wants; /* per operand */
   bool *has;   /* per result: it has a cotangent */

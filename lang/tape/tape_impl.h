@@ -12,4 +12,14 @@ void tape_use_up(Session *s, TapeNode *n);
  * alone. */
 void tape_narrow(Session *s, TapeNode *n, const bool *has);
 
+/* ---- record_narrow.c */
+typedef struct TapeRun { /* of a graph whose operations went on the tape */
+  const Graph *f;
+  Tensor **value;  /* per result; NULL: it did not run */
+  TapeNode **made; /* per node; NULL: it is not on the tape */
+  const int64_t *env;
+} TapeRun;
+/* Gives the nodes the tensors that gradients read, if f saves narrow values. */
+bool tape_shift(Session *s, Arena *temp, const TapeRun *run, GErr *e, Prov *at);
+
 #endif
