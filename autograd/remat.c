@@ -97,18 +97,6 @@ static uint8_t choice_in(const Graph *g, uint32_t n, uint32_t at) {
   return tag_info[tag].choice;
 }
 
-/* A view of what a narrow value leads to is one of what the gradient reads. */
-static void free_views(const Graph *g, uint8_t *choice) {
-  Arena tmp;
-  arena_init(&tmp, g->arena->mem);
-  bool *kept = ARENA_ARRAY(&tmp, bool, g->type_count + 1), *shifted = rm_shifted(&tmp, g, kept);
-  for (uint32_t n = 0; n < g->node_count; n++) {
-    size_t s = g->nodes[n].result0;
-    if (rm_is_free(g, n) && shifted[s]) choice[s] = CHOICE_FREE;
-  }
-  arena_free(&tmp);
-}
-
 void rm_written(const Graph *g, uint8_t *choice) {
   for (uint32_t n = 0; n < g->node_count; n++) {
     const GNode *node = &g->nodes[n];
@@ -116,7 +104,6 @@ void rm_written(const Graph *g, uint8_t *choice) {
     uint8_t c = top ? choice_in(g, n, top) : CHOICE_FREE;
     for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = c;
   }
-  if (rm_narrows(g)) free_views(g, choice);
   /* A view is kept if its base is. */
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
     const GNode *node = &g->nodes[n];

@@ -4,8 +4,8 @@
  * their nodes, with the tensors that a gradient of theirs reads. Where the compiled call would read
  * a rounded value, or one made again from it, that differs from what the operation had.
  *
- * The idea: a small graph holds the operations that hang on narrow values, and for each value that a
- * gradient of an operation reads a node that stands for this use; everything else is an input.
+ * The idea: a small graph holds the operations that hang on narrow values, and for each value that
+ * a gradient of an operation reads a node that stands for this use; everything else is an input.
  * rm_apply makes of it what it makes of the call, so the bits are those of the call.
  */
 #include "autograd/remat.h"

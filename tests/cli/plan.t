@@ -24,6 +24,13 @@ says out 'plan of step' 'by its name'
 says out '<save matmul>' 'with the policy of each block'
 says out 'saved       policy' 'who decided what'
 says out recomputed 'what is computed again'
+echo 'fn f(x: f32[8, 64], w: f32[64, 64]) -> f32 = sum(checkpoint <save h as u8> {
+  let h = x @ w
+  tanh(h) * h
+} ** 2)
+f(ones([8, 64]), track(ones([64, 64])))' >narrow.ckl
+gives 0 'a narrow value is in the plan' "$ckl" plan narrow.ckl f
+says out ' 576  saved as u8  policy' 'with the bytes of its codes and scales'
 gives 0 'a method is Model.method' sh -c "echo 'net(x)' | cat net.ckl - >call.ckl; '$ckl' plan call.ckl Net.forward"
 says out 'plan of forward and its gradient' 'it is planned with its backward'
 gives 0 'words of the program may follow' "$ckl" plan net.ckl step rows=8

@@ -80,8 +80,8 @@ void body_clauses(Maker *m, int into, int from, int loop) {
   Whole *w = m->w;
   if (chance(m, 15)) return;
   bool policy = !m->in_library && chance(m, 25), used[CLASSES] = {false};
-  unsigned names = 0; /* that a clause has */
-  const char *of_names = NULL, *of_attention = NULL;
+  unsigned names = 0;                                /* that a clause has */
+  const char *of_names = NULL, *of_attention = NULL; /* the words around */
   int classes = 0;
   if (policy) {
     static const char *const policies[] = {"lean", "tight 4", "tight 6", "decide", "least 64"};
@@ -90,13 +90,17 @@ void body_clauses(Maker *m, int into, int from, int loop) {
   for (int n = below(m, 4); n > 0; n--) {
     static const char *const stance[] = {"save",        "recompute",        "save",   "recompute",
                                          "prefer save", "prefer recompute", "offload"};
-    const char *word = ONE_OF(m, stance), *what = NULL;
+    static const char *const narrow[] = {"save %s as bf16", "save %s as f16", "save %s as u8"};
+    bool rounds = w->narrow && chance(m, 70);
+    const char *what = NULL;
+    const char *word = rounds ? ONE_OF(m, narrow) : part_text(w, "%s %%s", ONE_OF(m, stance));
     if (chance(m, 50) || policy) {
       int k = m->p->statements - from;
       if (k <= 0) continue;
       int i = from + below(m, k);
       if (names >> i & 1 || m->owner[i] != into || strstr(m->p->statement[i].text, "defer("))
         continue;
+      if (rounds && !is_float(&m->p->vars[INPUTS + i])) continue;
       names |= 1u << i;
       if (!of_names) of_names = word;
       word = of_names; /* two names may be of one value */
@@ -111,7 +115,7 @@ void body_clauses(Maker *m, int into, int from, int loop) {
       if (attention) of_attention = word;
       if (of_attention) word = of_attention;
     }
-    part_add(w, into, CLAUSE, part_text(w, "%s %s", word, what));
+    part_add(w, into, CLAUSE, part_text(w, word, what));
   }
   if (!policy && chance(m, 30)) {
     static const char *const option[] = {"reentrant", "reentrant", "auto", "budget = 256MB"};

@@ -410,6 +410,7 @@ void whole_generate(Whole *w, unsigned long long seed) {
   m->c = number(1 + below(m, 8));
   m->hooks = chance(m, 40);
   w->near = chance(m, 15);
+  w->narrow = seed % 8 == 3;
   w->program = part_add(w, 0, GROUP, "");
   int main_file = w->program;
   bool library = chance(m, 40);

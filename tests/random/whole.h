@@ -42,6 +42,7 @@ typedef struct Whole {
   bool full;     /* no room was left: not a program */
   bool inner;    /* the entry takes gradients that are not its last */
   bool near;     /* sums may stand in another order: numbers are compared roughly */
+  bool narrow;   /* clauses save narrow values: blocks stand in all forms */
 } Whole;
 
 typedef struct Form {
