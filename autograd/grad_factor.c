@@ -230,17 +230,26 @@ GRADS(SVD) {
   r->dx[0] = dx;
 }
 
-/* Giles 2008, "Collected matrix derivative results": db = a^-T dx, da = -db x^T. */
-GRADS(SOLVE) {
-  bool across = gr_attr_i(r->g, r->node, AT_ACROSS, 0) != 0;
-  Val x = r->out[0];
-  Val v[4] = {r->in[0], r->in[1], r->in[2], r->dout[0]};
-  if (val_none(r->dout[0])) return;
+/* Giles 2008, "Collected matrix derivative results": db = a^-T dx, da = -db x^T, for operands 0 and
+ * `b`. */
+static void system_grad(Rule *r, Val lu, Val perm, bool across, int b) {
+  Val x = r->out[0], v[4] = {r->in[0], lu, perm, r->dout[0]};
   Val db = b_op(&r->b, OP_SOLVE, 4, v, 1, (Attr[]){attr_i(AT_ACROSS, !across)});
   if (r->wants[0])
     r->dx[0] =
         neg(across ? op2(r, OP_DOT, x, swap(db), 0, NULL) : op2(r, OP_DOT, db, swap(x), 0, NULL));
-  if (r->wants[3]) r->dx[3] = db;
+  if (r->wants[b]) r->dx[b] = db;
+}
+
+GRADS(SOLVE) {
+  bool across = gr_attr_i(r->g, r->node, AT_ACROSS, 0) != 0;
+  if (!val_none(r->dout[0])) system_grad(r, r->in[1], r->in[2], across, 3);
+}
+
+GRADS(FACTOR_SOLVE) {
+  if (val_none(r->dout[0])) return;
+  Val lu = b_op(&r->b, OP_LU, 1, r->in, 1, (Attr[]){attr_i(AT_REGULAR, 1)});
+  system_grad(r, lu, (Val){lu.node, 1}, false, 1);
 }
 
 GRADS(TRIANGULAR) {

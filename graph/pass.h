@@ -30,6 +30,8 @@ const Graph *gr_drop_hooks(Arena *a, const Graph *g, const bool *these);
 Graph *gr_dce(Arena *a, const Graph *g);
 /* The same; *node, the number of one of g, becomes that of the first that stays from there on. */
 Graph *gr_dce_at(Arena *a, const Graph *g, uint32_t *node);
+/* Returns g with each `solve` and its `lu` as one node; g itself if there is none. */
+Graph *gr_join(Arena *a, Graph *g);
 uint64_t gr_hash(const Graph *g); /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */

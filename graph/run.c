@@ -381,6 +381,10 @@ static bool run_SOLVE(Run *r) {
   return give(r, ref_solve(&r->ref, r->in[1], r->in[2], r->in[3], across));
 }
 
+static bool run_FACTOR_SOLVE(Run *r) {
+  return give(r, ref_factor_solve(&r->ref, r->in[0], r->in[1]));
+}
+
 static bool run_TRIANGULAR(Run *r) {
   bool upper = attr_or(r, AT_UPPER, 0) != 0, unit = attr_or(r, AT_UNIT, 0) != 0;
   return give(r, ref_triangular(&r->ref, r->in[0], r->in[1], upper, unit));

@@ -221,6 +221,11 @@ bool shape_triangular(C *c) {
          system_of(c, 1);
 }
 
+bool shape_factor_solve(C *c) {
+  Device dev;
+  return sh_devices(c, &dev) && system_of(c, 1);
+}
+
 bool shape_solve(C *c) {
   Device dev;
   const Type *x = c->in[0], *lu = c->in[1], *p = c->in[2];

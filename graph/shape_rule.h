@@ -82,6 +82,7 @@ bool shape_eig(C *c);
 bool shape_qr(C *c);
 bool shape_svd(C *c);
 bool shape_solve(C *c);
+bool shape_factor_solve(C *c);
 bool shape_cholesky_grad(C *c);
 bool shape_triangular(C *c);
 bool shape_loop(C *c);

@@ -75,6 +75,7 @@ static GroupKind kind_of(OpCode op) {
   case OP_QR:
   case OP_SVD:
   case OP_SOLVE:
+  case OP_FACTOR_SOLVE:
   case OP_TRIANGULAR:
   case OP_SORT:
   case OP_NONZERO:

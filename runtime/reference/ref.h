@@ -110,6 +110,7 @@ bool ref_svd(Ref *r, const Tensor *x, bool full, bool alone, Tensor **u, Tensor 
  * b [B.., N, M]; the other triangle is not read. */
 Tensor *ref_triangular(Ref *r, const Tensor *a, const Tensor *b, bool upper, bool unit);
 /* The solution of a x = b (across: a^T x = b) by what ref_lu made of a. */
+Tensor *ref_factor_solve(Ref *r, const Tensor *a, const Tensor *b);
 Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across);
 
 Tensor *ref_iota(Ref *r, Device dev, DType dt, int64_t n);

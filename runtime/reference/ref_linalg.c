@@ -17,9 +17,6 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 enum { LEAF = 16, WIDE = 32, FEW = 4, STRIPE = 128, PANEL = 32, STRIP = 64, SPLIT = 64 };
 /* How many rotations of n rows are put down before they are done. */
@@ -105,6 +102,12 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
             out);
 }
 
+typedef struct Right { /* m columns of systems done at once; steps in elements */
+  const void *at;
+  int64_t step, row, col; /* to the next system, row and column */
+  int64_t m;
+} Right;
+
 #define T float
 #define GEMM GEMM_F32
 #define DTYPE DT_F32
@@ -115,7 +118,6 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define EPSILON FLT_EPSILON
 #define TINY 0x1p-63f
 #define WORD int32_t
-#define PICK(a, of, b) _mm512_permutex2var_ps((__m512)(a), (__m512i)(of), (__m512)(b))
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
 #include "runtime/reference/ref_secular.inc"
@@ -133,7 +135,6 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #undef EPSILON
 #undef TINY
 #undef WORD
-#undef PICK
 #undef BY_LEVEL
 
 #define T double
@@ -146,7 +147,6 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
 #define EPSILON DBL_EPSILON
 #define TINY 0x1p-511
 #define WORD int64_t
-#define PICK(a, of, b) _mm512_permutex2var_pd((__m512d)(a), (__m512i)(of), (__m512d)(b))
 #include "runtime/reference/ref_linalg.inc"
 #include "runtime/reference/ref_orthogonal.inc"
 #include "runtime/reference/ref_secular.inc"
@@ -343,18 +343,12 @@ static bool fail_matrix(Work *w, int kind, const Batch *b, const char *text, int
   return false;
 }
 
-/* Whether the matrices (the vectors, if `axes` is 1) of x lie row after row, all as far apart as
- * the first two. */
+/* Whether the matrices (the vectors, if `axes` is 1) of x are all as far apart as the first two. */
 static bool evenly(const Tensor *x, int axes, int64_t *step) {
-  int64_t dense = 1, next = -1;
+  int64_t next = -1;
   *step = 0;
-  for (int k = x->rank - 1; k >= 0; k--) {
+  for (int k = x->rank - 1 - axes; k >= 0; k--) {
     if (x->dim[k] == 1) continue;
-    if (k >= x->rank - axes) {
-      if (x->stride[k] != dense) return false;
-      dense *= x->dim[k];
-      continue;
-    }
     if (next < 0) *step = x->stride[k];
     if (next >= 0 && x->stride[k] != next) return false;
     next = x->stride[k] * x->dim[k];
@@ -362,12 +356,22 @@ static bool evenly(const Tensor *x, int axes, int64_t *step) {
   return true;
 }
 
+/* Whether the elements of each matrix (vector) lie row after row. */
+static bool dense(const Tensor *x, int axes) {
+  int64_t step = 1;
+  for (int k = x->rank - 1; k >= x->rank - axes; k--) {
+    if (x->dim[k] > 1 && x->stride[k] != step) return false;
+    step *= x->dim[k];
+  }
+  return true;
+}
+
 /* Whether MANY matrices of a batch may be done at once. */
-static bool lanes_fit(Job *j) {
-  bool fit = j->n <= LEAF && (j->k.dt == DT_F64 || j->k.dt == DT_F32) &&
+static bool lanes_fit(const Ref *r, Job *j) {
+  bool fit = j->n <= LEAF && (j->k.dt == DT_F64 || j->k.dt == DT_F32) && dense(j->x, 2) &&
              evenly(j->x, 2, &j->step[0]) && (!j->y || evenly(j->y, 2, &j->step[1])) &&
-             (!j->perm || evenly(j->perm, 1, &j->step[2]));
-  j->lanes = 64 / (int64_t)j->k.size;
+             (!j->perm || (dense(j->perm, 1) && evenly(j->perm, 1, &j->step[2])));
+  j->lanes = (8 << gemm_level(r)) / (int64_t)j->k.size; /* vectors of 16, 32 or 64 bytes */
   return fit;
 }
 
@@ -445,27 +449,37 @@ Tensor *ref_cholesky_grad(Ref *r, const Tensor *l, const Tensor *g) {
   return result_like(r, &j, l);
 }
 
-static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
+/* l and u of the matrix at hand into a, and its rows in their order; `pivot` has room for n.
+ * Returns how many were exchanged; -1 with w->r->err filled. */
+static int64_t factor(const Job *j, Work *w, const Batch *b, char *a, int64_t *pivot,
+                      int64_t *rows) {
   const Kind *k = &j->k;
-  int64_t n = j->n, step = n * (int64_t)dt_size(k->dt), zero = n, odd = 0;
-  char *a = room[0], *to = out_at(j, 0, b->number, n * n);
-  int64_t *pivot = (int64_t *)(void *)room[1];
-  int64_t *p = (int64_t *)(void *)out_at(j, 1, b->number, n);
+  int64_t n = j->n, zero = n, odd = 0;
   load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, a);
   if (!(k->wide ? lu_f64(w, n, n, (double *)a, n, pivot, 0, &zero)
                 : lu_f32(w, n, n, (float *)a, n, pivot, 0, &zero)))
-    return false;
-  if (j->flag && zero < n)
-    return fail_matrix(w, REF_SINGULAR, b,
-                       "the matrix is singular: column %lld depends on those before it", zero);
-  for (int64_t i = 0; i < n; i++) p[i] = i;
-  for (int64_t i = 0; i < n; i++, to += step) {
-    int64_t other = p[i];
-    p[i] = p[pivot[i]];
-    p[pivot[i]] = other;
-    odd += pivot[i] != i;
-    store_line(k, a + (size_t)(i * n) * k->size, n, to);
+    return -1;
+  if (j->flag && zero < n) {
+    fail_matrix(w, REF_SINGULAR, b,
+                "the matrix is singular: column %lld depends on those before it", zero);
+    return -1;
   }
+  for (int64_t i = 0; i < n; i++) rows[i] = i;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t other = rows[i];
+    rows[i] = rows[pivot[i]];
+    rows[pivot[i]] = other;
+    odd += pivot[i] != i;
+  }
+  return odd;
+}
+
+static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
+  int64_t n = j->n, *pivot = (int64_t *)(void *)room[1];
+  int64_t *rows = (int64_t *)(void *)out_at(j, 1, b->number, n);
+  int64_t odd = factor(j, w, b, room[0], pivot, rows);
+  if (odd < 0) return false;
+  store_line(&j->k, room[0], n * n, out_at(j, 0, b->number, n * n));
   *(int64_t *)(void *)out_at(j, 2, b->number, 1) = odd;
   return true;
 }
@@ -487,7 +501,7 @@ bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, T
   j.room[0] = area(n, n);
   j.room[1] = area(n, 1);
   j.work = (double)n * n * (n + 30) / 3;
-  if (lanes_fit(&j)) j.many = many_lu;
+  if (lanes_fit(r, &j)) j.many = many_lu;
   j.out[0] = ref_new(r, dev, x->dtype, x->rank, x->dim);
   j.out[1] = j.out[0] ? ref_new(r, dev, DT_I64, x->rank - 1, x->dim) : NULL;
   j.out[2] = j.out[1] ? ref_new(r, dev, DT_I64, x->rank - 2, x->dim) : NULL;
@@ -550,14 +564,12 @@ static bool load_permutation(Ref *r, const Tensor *perm, const char *src, int64_
   return true;
 }
 
-static bool one_solve(const Job *j, Work *w, const Batch *b, char *const *room) {
+/* Solves the system of the factors f and the rows of the matrix at hand, with room y. */
+static bool substitute(const Job *j, Work *w, const Batch *b, bool across, const char *f,
+                       const int64_t *rows, char *y) {
   const Kind *k = &j->k;
-  bool across = j->flag;
   int64_t n = j->n, m = j->m, step = m * (int64_t)dt_size(k->dt);
-  char *f = room[0], *y = room[1], *to = out_at(j, 0, b->number, n * m);
-  int64_t *rows = (int64_t *)(void *)room[2];
-  if (!load_permutation(w->r, j->perm, matrix_at(b, j->perm), n, rows)) return false;
-  load_rows(k, j->x, matrix_at(b, j->x), n, n, NULL, f);
+  char *to = out_at(j, 0, b->number, n * m);
   load_rows(k, j->y, matrix_at(b, j->y), n, m, across ? NULL : rows, y);
   bool ok = solve_triangle(w, k, across, !across, across, n, f, y, m) &&
             solve_triangle(w, k, !across, across, across, n, f, y, m);
@@ -566,14 +578,28 @@ static bool one_solve(const Job *j, Work *w, const Batch *b, char *const *room) 
   return ok;
 }
 
+static bool one_solve(const Job *j, Work *w, const Batch *b, char *const *room) {
+  int64_t n = j->n, *rows = (int64_t *)(void *)room[2];
+  if (!load_permutation(w->r, j->perm, matrix_at(b, j->perm), n, rows)) return false;
+  load_rows(&j->k, j->x, matrix_at(b, j->x), n, n, NULL, room[0]);
+  return substitute(j, w, b, j->flag, room[0], rows, room[1]);
+}
+
+/* The right sides of the matrices from `number` on. */
+static Right right_at(const Job *j, int64_t number) {
+  const Tensor *y = j->y;
+  return (Right){lane_at(j, y, j->step[1], number), j->step[1], y->stride[y->rank - 2],
+                 y->stride[y->rank - 1], j->m};
+}
+
 static bool many_solve(const Job *j, const Work *w, int64_t number) {
-  const char *f = lane_at(j, j->x, j->step[0], number), *b = lane_at(j, j->y, j->step[1], number);
+  const char *f = lane_at(j, j->x, j->step[0], number);
   const int64_t *perm = (const int64_t *)(const void *)tn_data(j->perm) + number * j->step[2];
-  int64_t n = j->n, m = j->m;
-  char *x = out_at(j, 0, number, n * m);
-  return j->k.wide
-             ? solve_many_f64(w, j->flag, n, m, f, j->step[0], perm, j->step[2], b, j->step[1], x)
-             : solve_many_f32(w, j->flag, n, m, f, j->step[0], perm, j->step[2], b, j->step[1], x);
+  int64_t n = j->n, step = j->step[0], pstep = j->step[2];
+  Right b = right_at(j, number);
+  char *x = out_at(j, 0, number, n * j->m);
+  return j->k.wide ? solve_many_f64(w, j->flag, n, f, step, perm, pstep, &b, x)
+                   : solve_many_f32(w, j->flag, n, f, step, perm, pstep, &b, x);
 }
 
 Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across) {
@@ -581,7 +607,37 @@ Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b,
   j.one = one_solve;
   j.perm = perm;
   j.flag = across;
-  if (lanes_fit(&j)) j.many = many_solve;
+  if (lanes_fit(r, &j)) j.many = many_solve;
+  return result_like(r, &j, b);
+}
+
+static bool one_system(const Job *j, Work *w, const Batch *b, char *const *room) {
+  const Kind *k = &j->k;
+  int64_t n = j->n, *pivot = (int64_t *)(void *)room[2], *rows = pivot + n;
+  if (factor(j, w, b, room[0], pivot, rows) < 0) return false;
+  if (k->size != dt_size(k->dt)) { /* rounded, as results of `lu` are */
+    store_line(k, room[0], n * n, room[3]);
+    load_line(k, room[3], (int64_t)dt_size(k->dt), n * n, room[0]);
+  }
+  return substitute(j, w, b, false, room[0], rows, room[1]);
+}
+
+static bool many_systems(const Job *j, const Work *w, int64_t number) {
+  const char *a = lane_at(j, j->x, j->step[0], number);
+  Right b = right_at(j, number);
+  char *x = out_at(j, 0, number, j->n * j->m);
+  return j->k.wide ? system_many_f64(w, j->n, a, j->step[0], &b, x)
+                   : system_many_f32(w, j->n, a, j->step[0], &b, x);
+}
+
+Tensor *ref_factor_solve(Ref *r, const Tensor *a, const Tensor *b) {
+  Job j = system_of(a, b);
+  j.one = one_system;
+  j.flag = true;
+  j.room[2] = area(j.n, 2);
+  j.room[3] = j.k.size == dt_size(j.k.dt) ? 0 : area(j.n, j.n);
+  j.work += (double)j.n * j.n * (j.n + 30) / 3;
+  if (j.m > 0 && lanes_fit(r, &j)) j.many = many_systems;
   return result_like(r, &j, b);
 }
 

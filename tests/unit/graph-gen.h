@@ -296,6 +296,11 @@ static Val gen_op(Gen *x, OpCode op) {
       v[1] = gen_want(x, &ty, any);
       return gen_node(x, op, 2, v, 2, a, 0, NULL);
     }
+    if (op == OP_FACTOR_SOLVE) {
+      v[0] = gen_positive(x, v[0]);
+      v[1] = gen_want(x, &ty, any);
+      return val_none(v[0]) ? VAL_NONE : gen_node(x, op, 2, v, 0, NULL, 0, NULL);
+    }
     v[1] = gen_node(x, OP_LU, 1, v, 0, NULL, 0, NULL);
     v[2] = (Val){v[1].node, 1};
     v[3] = gen_want(x, &ty, any);

@@ -239,6 +239,9 @@ BUILD(solve_across) {
   return b_op(b, OP_SOLVE, 4, (Val[]){x[0], f, {f.node, 1}, x[1]}, 1,
               (Attr[]){attr_i(AT_ACROSS, 1)});
 }
+BUILD(factor_solve) {
+  return b_op(b, OP_FACTOR_SOLVE, 2, x, 0, NULL);
+}
 static Val triangle(B *b, const Val *x, bool upper, bool unit) {
   return b_op(b, OP_TRIANGULAR, 2, x, 2, (Attr[]){attr_i(AT_UPPER, upper), attr_i(AT_UNIT, unit)});
 }
@@ -329,6 +332,7 @@ static const Case cases[] = {
     {"svd_right", OP_SVD, svd_right},
     {"solve", OP_SOLVE, solve},
     {"solve_across", OP_SOLVE, solve_across},
+    {"factor_solve", OP_FACTOR_SOLVE, factor_solve},
     {"triangular_upper", OP_TRIANGULAR, triangular_upper},
     {"triangular_unit", OP_TRIANGULAR, triangular_unit},
     {"triangular_unit_upper", OP_TRIANGULAR, triangular_unit_upper},

@@ -102,6 +102,7 @@ RUN(conv2d_weight, ref_conv2d_weight(&ref, image, grad, kernel->dim, one, zero, 
 RUN(cholesky, ref_cholesky(&ref, square))
 RUN(cholesky_grad, ref_cholesky_grad(&ref, square, square))
 RUN(triangular, ref_triangular(&ref, square, square, false, false))
+RUN(factor_solve, ref_factor_solve(&ref, square, square))
 static Tensor *run_lu(void) {
   Tensor *lu, *perm, *swaps;
   bool ok = ref_lu(&ref, square, true, &lu, &perm, &swaps);
@@ -218,6 +219,7 @@ static const Case cases[] = {ROW(unary),
                              ROW(qr),
                              ROW(svd),
                              ROW(solve),
+                             ROW(factor_solve),
                              ROW(dot),
                              ROW(dot_f16),
                              ROW(inner),

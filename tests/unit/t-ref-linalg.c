@@ -21,6 +21,31 @@ static bool same_one(const Tensor *all, int64_t i, int axes, const Tensor *alone
   return true;
 }
 
+/* Whether `factor_solve` has the bits of the pair, or the error of `lu`. */
+static void check_system(const Tensor *a, const Tensor *b) {
+  Tensor *f, *p, *odd, *x = NULL;
+  ref.err.kind = REF_OK;
+  bool regular = ref_lu(&ref, a, true, &f, &p, &odd);
+  RefErr want = ref.err;
+  if (regular) x = ref_solve(&ref, f, p, b, false);
+  ref.err.kind = REF_OK;
+  Tensor *y = ref_factor_solve(&ref, a, b);
+  bool same = check(!x == !y);
+  if (same && !x) same = check(ref.err.kind == want.kind && !strcmp(ref.err.text, want.text));
+  for (int64_t i = 0; same && x && i < a->dim[0]; i++) {
+    Tensor *yi = one(y, i, 2), *ai = one(a, i, 2), *bi = one(b, i, 2);
+    Tensor *alone = ref_factor_solve(&ref, ai, bi);
+    same = check(alone && same_one(x, i, 2, yi)) && check(same_one(y, i, 2, alone));
+    Tensor *own[] = {yi, ai, bi, alone};
+    for (int k = 0; k < 4; k++) tn_unref(own[k]);
+  }
+  if (!same)
+    printf("# level %d, %s, n %lld, m %lld\n", ref.level, dtype_info[a->dtype].name,
+           (long long)a->dim[1], (long long)b->dim[2]);
+  Tensor *own[] = {x, y, regular ? f : NULL, regular ? p : NULL, regular ? odd : NULL};
+  for (int k = 0; k < 5; k++) tn_unref(own[k]);
+}
+
 static void check_batch(const Tensor *a, const Tensor *b, bool across) {
   Tensor *f, *p, *odd;
   if (!check(ref_lu(&ref, a, false, &f, &p, &odd))) return;
@@ -66,10 +91,18 @@ static void t_together(int level) {
   ref.level = level;
   for (int round = 0; round < 200; round++) {
     DType dt = kinds[below(6)];
-    int64_t n = 1 + below(18), m = below(8), count = 1 + below(40);
+    int64_t n = 1 + below(18), m = below(8) ? below(8) : below(40), count = 1 + below(40);
     Tensor *a = draw_batch(dt, count, n, n, below(4) == 0);
     Tensor *b = draw_batch(dt, count, n, m, below(4) == 0);
+    if (below(4) == 0) { /* one row, or one number, for all */
+      Tensor *v = tn_view(&mem, b, 3, (int64_t[]){count, n, m},
+                          (int64_t[]){below(2) ? b->stride[0] : 0, 0, below(2) ? b->stride[2] : 0},
+                          b->offset);
+      tn_unref(b);
+      b = v;
+    }
     check_batch(a, b, below(2));
+    check_system(a, b);
     tn_unref(a);
     tn_unref(b);
   }
