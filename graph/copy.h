@@ -44,6 +44,8 @@ bool *live_results(Arena *a, const Graph *g);
 bool node_live(const Graph *g, uint32_t node, const bool *live);
 bool has_effect(const Graph *g); /* some node, however nested, is an effect */
 bool node_effect(const Graph *g, uint32_t node);
+/* Whether the node can fail when it runs; conditions on sizes alone are in the checks. */
+bool node_fails(const Graph *g, uint32_t node);
 /* The text of a graph without provenance, names and alias classes: equal for equal graphs. */
 void print_plain(Buf *out, const Graph *g);
 

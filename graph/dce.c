@@ -112,8 +112,7 @@ static bool watched(const Graph *g, const GNode *n) {
          !(op_info[n->op].traits & T_VIEW);
 }
 
-/* Whether the node can fail when it runs; conditions on sizes alone are in the checks. */
-static bool fails(const Graph *g, uint32_t i) {
+bool node_fails(const Graph *g, uint32_t i) {
   const GNode *n = &g->nodes[i];
   const Type *t = &g->types[n->result0];
   int64_t size;
@@ -133,13 +132,13 @@ static bool fails(const Graph *g, uint32_t i) {
   case OP_CUSTOM: { /* region 1 is its gradient */
     const Graph *body = g->regions[n->region0];
     for (uint32_t k = 0; k < body->node_count; k++)
-      if (fails(body, k)) return true;
+      if (node_fails(body, k)) return true;
     return false;
   }
   default:
     for (uint32_t r = 0; r < n->region_count; r++)
       for (uint32_t k = 0; k < g->regions[n->region0 + r]->node_count; k++)
-        if (fails(g->regions[n->region0 + r], k)) return true;
+        if (node_fails(g->regions[n->region0 + r], k)) return true;
     return (op_info[n->op].traits & T_FAIL) != 0;
   }
 }
@@ -147,7 +146,7 @@ static bool fails(const Graph *g, uint32_t i) {
 bool gr_harmless(const Graph *g) {
   stack_check();
   for (uint32_t i = 0; i < g->node_count; i++)
-    if (g->nodes[i].op == OP_LOOP || node_effect(g, i) || fails(g, i)) return false;
+    if (g->nodes[i].op == OP_LOOP || node_effect(g, i) || node_fails(g, i)) return false;
   for (size_t i = 0; i < g->region_count; i++)
     if (!gr_harmless(g->regions[i])) return false;
   return true;
@@ -164,7 +163,7 @@ static bool *sweep(Arena *a, const Graph *g, const bool *keep_out, bool whole) {
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
     const GNode *n = &g->nodes[i];
-    bool stays = node_effect(g, i) || fails(g, i), live = stays;
+    bool stays = node_effect(g, i) || node_fails(g, i), live = stays;
     for (uint32_t k = 0; k < n->result_count; k++) live = live || need[n->result0 + k];
     if (!live) continue;
     /* A node that stays marks its own first result, so that the copy below keeps it. */

@@ -432,7 +432,8 @@ static Tensor *moved(Exec *x, Place from, const int64_t *dim, int rank) {
   JitFn *f = x->f;
   Tensor **slot = NULL;
   if (from.kind == PLACE_HELD) slot = &f->helds[from.index];
-  if (from.kind == PLACE_INPUT && !f->dense[from.index] && x->c->owned)
+  if (from.kind == PLACE_INPUT && !f->dense[from.index] && x->c->owned &&
+      from.index < f->plan->inputs)
     slot = &x->c->owned[from.index];
   Tensor *t = slot ? *slot : NULL;
   if (!t || t->rc > 1 || t->store->rc > 1 || t->store->foreign_free || !tn_is_contiguous(t) ||
@@ -481,7 +482,7 @@ static void drop_inputs(Exec *x, uint32_t step) {
     uint32_t i = p->drops[x->dropped].index;
     tn_unref(f->dense[i]);
     f->dense[i] = NULL;
-    if (!owned || !owned[i]) continue;
+    if (!owned || i >= p->inputs || !owned[i]) continue;
     tn_unref(owned[i]);
     owned[i] = NULL;
     f->gone[i] = x->lost = true;
@@ -701,12 +702,22 @@ static bool make_room(Exec *x) {
   return false;
 }
 
+/* Computes the tables of f, unless it has them. */
+static bool make_tables(JitFn *f, const RunCtx *c, GErr *e, Prov *at) {
+  const Plan *p = f->plan;
+  if (!p->tables || f->in[p->inputs]) return true;
+  RunCtx plain = {.mem = c->mem, .interrupt = c->interrupt, .env = c->env, .pool = c->pool};
+  return gr_run(p->tables, &plain, NULL, f->in + p->inputs, e, at);
+}
+
 static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
                      Prov *at) {
   if (f->reference || c->after || c->anomaly || f->running)
     return by_evaluator(f, c, in, out, e, at);
   *at = (Prov){.origin = -1};
-  Exec x = {.f = f, .in = in, .e = e, .at = at, .told = told};
+  if (!make_tables(f, c, e, at)) return by_evaluator(f, c, in, out, e, at);
+  memcpy(f->in, in, f->plan->inputs * sizeof *in);
+  Exec x = {.f = f, .in = f->in, .e = e, .at = at, .told = told};
   start_inner(&x, c);
   x.b = bound_find(f, c->env);
   if (!x.b || !x.b->checked) {

@@ -196,9 +196,11 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
     if (p->low.launches[i].k->buf_count > widest) widest = p->low.launches[i].k->buf_count;
   }
   f->bufs = ARENA_ARRAY(a, void *, widest + 1);
-  f->root = ARENA_ARRAY(a, void *, 1 + g->input_count + p->result_count + p->held_count);
-  f->dense = ARENA_ARRAY(a, Tensor *, g->input_count + 1);
-  f->gone = ARENA_ARRAY(a, bool, g->input_count + 1);
+  size_t inputs = p->g->input_count;
+  f->root = ARENA_ARRAY(a, void *, 1 + inputs + p->result_count + p->held_count);
+  f->in = ARENA_ARRAY(a, Tensor *, inputs + 1);
+  f->dense = ARENA_ARRAY(a, Tensor *, inputs + 1);
+  f->gone = ARENA_ARRAY(a, bool, inputs + 1);
   f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
   f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
   if (j->config.profile) f->times = ARENA_ARRAY(a, struct StepTime, p->step_count + 1);
@@ -249,6 +251,8 @@ void jit_free(JitFn *f) {
   Jit *j = f->j;
   Mem *m = j->mem;
   for (size_t i = 0; f->regions && i < f->plan->g->region_count; i++) jit_free(f->regions[i]);
+  for (size_t i = f->plan ? f->plan->inputs : 0; f->in && i < f->plan->g->input_count; i++)
+    tn_unref(f->in[i]);
   for (size_t i = 0; f->code && i < f->plan->low.count; i++)
     if (f->kernels[i] && f->plan->low.launches[i].like >= i) eng_drop(j->engine, f->kernels[i]);
   while (f->bound) {
@@ -418,14 +422,16 @@ int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense) {
   const Plan *p = f->plan;
   int64_t now = 0, most = all.outputs, results = 0;
   size_t made = 0, dropped = 0;
-  for (size_t i = 0; i < p->g->input_count; i++)
+  for (size_t i = 0; i < p->inputs; i++)
     if (p->input_used[i]) now += dense[i];
   for (uint32_t i = 0; i < p->step_count; i++) {
     for (; made < p->result_count && p->makes[made].step <= i; made++)
       results += value_bytes(p->g, p->results[p->makes[made].index], env);
     if (now + results > most) most = now + results;
-    for (; dropped < p->drop_count && p->drops[dropped].step <= i; dropped++)
-      if (p->input_used[p->drops[dropped].index]) now -= dense[p->drops[dropped].index];
+    for (; dropped < p->drop_count && p->drops[dropped].step <= i; dropped++) {
+      uint32_t k = p->drops[dropped].index;
+      if (k < p->inputs && p->input_used[k]) now -= dense[k];
+    }
   }
   return now + all.outputs > most ? now + all.outputs : most;
 }

@@ -358,8 +358,8 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
                 bool apart) {
   Plan *p = ARENA_NEW(a, Plan);
   p->arena = a;
-  p->g = gr_flatten(a, g, &p->origin);
-  g = p->g;
+  p->inputs = g->input_count;
+  g = p->g = plan_tables(a, gr_flatten(a, g, &p->origin), &p->origin, &p->tables);
   Maker m = {.p = p};
   m.placed = ARENA_ARRAY(a, uint8_t, g->type_count + 1);
   m.used = ARENA_ARRAY(a, bool, g->type_count + 1);
@@ -410,8 +410,10 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
 
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env) {
   const uint32_t *origin;
+  const Graph *tables;
   Groups groups = {0};
   g = gr_flatten(temp, g, &origin);
+  g = plan_tables(temp, g, &origin, &tables);
   fuse(temp, g, false, &groups);
   for (size_t i = 0; i < groups.count; i++)
     if (by_node(&groups.items[i])) return 0; /* its results do not lie in the arena */

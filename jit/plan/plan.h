@@ -27,6 +27,11 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out);
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
 extern const char *const group_kind_name[];
 
+/* ---- tables.c */
+/* Returns g, flat, with its tables as further inputs, and the graph that computes them; g itself
+ * and NULL if there are none. *origin as gr_flatten gave it. */
+const Graph *plan_tables(Arena *a, const Graph *g, const uint32_t **origin, const Graph **tables);
+
 /* ---- order.c */
 /* Sorts groups into an order with less memory alive at once, in which they still can run. Returns
  * the most bytes of values alive at once; 0: there are too few groups to tell. `env` holds typical
@@ -91,7 +96,9 @@ typedef struct Step {
 
 typedef struct Plan {
   Arena *arena;
-  const Graph *g;         /* flat */
+  const Graph *g;         /* flat; its tables are further inputs */
+  const Graph *tables;    /* computes them; NULL: there are none */
+  size_t inputs;          /* of the graph as given */
   const uint32_t *origin; /* node of the graph as given */
   Groups groups;
   Lowered low;
@@ -228,6 +235,7 @@ struct JitFn {
   bool running;
   size_t root_count;
   void **root;    /* addresses: arena, inputs, results, helds */
+  Tensor **in;    /* inputs, borrowed, and tables, which it keeps */
   Tensor **dense; /* inputs made contiguous, else NULL */
   bool *gone;     /* inputs that this run gave back */
   Tensor **results, **helds;

@@ -36,8 +36,10 @@ static void put_group(Buf *out, const Graph *g, const Group *x) {
 static void show_groups(Arena *a, const Graph *g, Show s) {
   stack_check();
   const uint32_t *origin;
+  const Graph *tables;
   Groups groups = {0};
   g = gr_flatten(a, g, &origin);
+  g = plan_tables(a, g, &origin, &tables);
   fuse(a, g, false, &groups);
   for (size_t i = 0; i < groups.count; i++) {
     const Group *x = &groups.items[i];
@@ -65,7 +67,9 @@ static void show_groups(Arena *a, const Graph *g, Show s) {
 static void put_place(Buf *out, const Plan *p, const Bound *b, Place at) {
   switch ((PlaceKind)at.kind) {
   case PLACE_NONE: buf_puts(out, " nowhere"); break;
-  case PLACE_INPUT: buf_printf(out, " in input %u", at.index); break;
+  case PLACE_INPUT:
+    buf_printf(out, at.index < p->inputs ? " in input %u" : " in table %u", at.index);
+    break;
   case PLACE_RESULT: buf_printf(out, " in result %u", at.index); break;
   case PLACE_HELD: buf_puts(out, " in a tensor"); break;
   case PLACE_ARENA:
@@ -153,7 +157,7 @@ static void show_memory(const Show *s, const Plan *p, const Bound *b) {
   for (size_t i = 0; i < p->g->input_count; i++) {
     if (gr_type(p->g, p->g->inputs[i])->kind == TK_TOKEN) continue;
     line(s);
-    buf_printf(s->out, "input %zu stays ", i);
+    buf_printf(s->out, i < p->inputs ? "input %zu stays " : "table %zu stays ", i);
     put_until(s->out, p->input_last[i]);
     buf_putc(s->out, '\n');
   }
