@@ -28,11 +28,11 @@ typedef struct Chain {
   const Graph *g;
   const int64_t *env;
   uint32_t block;
-  const bool *live;
-  uint32_t *body, count;  /* nodes of the block */
-  Val *base;              /* per entry of g->types: what a view is of */
-  bool *used;             /* likewise: a node of the gradient reads the value */
-  uint32_t *first, *last; /* likewise, in places of `body`: where it is made, and read last */
+  const bool *live, *shifted; /* shifted: as written, see rm_shifted */
+  uint32_t *body, count;      /* nodes of the block */
+  Val *base;                  /* per entry of g->types: what a view is of */
+  bool *used;                 /* likewise: a node of the gradient reads the value */
+  uint32_t *first, *last;     /* likewise, in places of `body`: where it is made, and read last */
   bool *far;
   uint32_t *cut, cuts; /* places in `body`: a stage begins; cut[0] = 0 */
   uint32_t *stage;     /* per node: of the body, or of the gradient; NONE */
@@ -366,6 +366,15 @@ static void measure(Chain *c, const uint8_t *leaf) {
   }
 }
 
+/* How deep pieces may nest. A value that is saved narrow is rounded for its block alone, so inner
+ * blocks would be rounded for, too. */
+static int depth_of(const Chain *c) {
+  for (uint32_t i = 0; i < c->count; i++)
+    for (uint32_t r = 0; r < c->g->nodes[c->body[i]].result_count; r++)
+      if (rm_narrow(c->g, (Val){c->body[i], r}) != DT_BOOL) return 1;
+  return ROTOR_DEPTH;
+}
+
 /* Finds the stages of a block. False if there is nothing to cut. */
 static bool look(Chain *c) {
   const Graph *g = c->g;
@@ -389,7 +398,7 @@ static bool look(Chain *c) {
 static bool open_node(const Chain *c, uint32_t n) {
   const Graph *g = c->g;
   return !tag_info[g->provs[g->nodes[n].prov].tag].firm && !rm_is_free(g, n) && !rm_never(g, n) &&
-         rm_home(g, n) == c->block;
+         rm_home(g, n) == c->block && !c->shifted[g->nodes[n].result0];
 }
 
 /* The boundary depth at which value s is kept: the least of those that it crosses. */
@@ -508,13 +517,15 @@ static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_
   x.chains = ARENA_ARRAY(scratch, Chain, x.blocks + 1);
   x.table = ARENA_ARRAY(scratch, Rotor *, x.blocks + 1);
   const bool *live = rm_live(scratch, g);
+  bool *shifted;
+  rm_conditions(scratch, g, &shifted);
   for (uint32_t id = 1; id <= x.blocks; id++) {
     const Block *b = gr_block_at(g, id);
     Chain *c = &x.chains[id - 1];
-    *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live};
+    *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live, .shifted = shifted};
     if (b->parent || b->reentrant || (open && !open[id - 1]) || !look(c)) continue;
     measure(c, leaf);
-    x.table[id - 1] = rotor_make(scratch, c->stages, c->cuts);
+    x.table[id - 1] = rotor_make(scratch, c->stages, c->cuts, depth_of(c));
   }
   return x;
 }
@@ -529,7 +540,7 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
     Chain *c = &x.chains[id];
     for (uint32_t k = 0; x.table[id] && k < c->cuts; k++)
       c->stages[k].front = c->stages[k].back = c->stages[k].alone = 0;
-    if (x.table[id]) x.table[id] = rotor_make(scratch, c->stages, c->cuts);
+    if (x.table[id]) x.table[id] = rotor_make(scratch, c->stages, c->cuts, depth_of(c));
   }
   return count + make_plans(&x, few, plans + count);
 }

@@ -12,7 +12,7 @@
  * up stage by stage. In long chains boundaries k are tried at
  * distances from i that grow by a sixteenth.
  *
- * Invariants: a front has rising needs and falling times; depth ROTOR_DEPTH keeps all tapes. */
+ * Invariants: a front has rising needs and falling times; the greatest depth keeps all tapes. */
 #include "autograd/rotor.h"
 
 #include <math.h>
@@ -29,6 +29,7 @@ struct Rotor {
   Arena *a;
   const RotorStage *s;
   uint32_t n, most;              /* most: points of a front */
+  int depth;                     /* the greatest */
   int64_t *time;                 /* of the stages before i */
   Front *front[ROTOR_DEPTH + 1]; /* [i * (n + 1) + j] */
 };
@@ -112,7 +113,7 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
   uint32_t count = 0;
   ways[count++] = keep_tape(r, depth, i, j);
   int64_t front = 0;
-  for (uint32_t d = 1, done = 0; depth < ROTOR_DEPTH && i + d <= j; d = further(r, d)) {
+  for (uint32_t d = 1, done = 0; depth < r->depth && i + d <= j; d = further(r, d)) {
     uint32_t k = i + d;
     for (; done < d; done++) front = larger(front, r->s[i + done].front);
     if (k == j && depth) break; /* the last boundary is kept at depth 0 only */
@@ -148,13 +149,13 @@ static uint32_t points_for(uint32_t n) {
   return points > POINTS ? POINTS : points < LESS ? LESS : points;
 }
 
-Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n) {
-  CK_ASSERT(a->mem, n > 0 && n <= ROTOR_STAGES);
+Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth) {
+  CK_ASSERT(a->mem, n > 0 && n <= ROTOR_STAGES && depth <= ROTOR_DEPTH);
   Rotor *r = ARENA_NEW(a, Rotor);
-  *r = (Rotor){.a = a, .s = stages, .n = n, .most = points_for(n)};
+  *r = (Rotor){.a = a, .s = stages, .n = n, .depth = depth, .most = points_for(n)};
   r->time = ARENA_ARRAY(a, int64_t, n + 1);
   for (uint32_t i = 0; i < n; i++) r->time[i + 1] = r->time[i] + stages[i].time;
-  for (int depth = ROTOR_DEPTH; depth >= 0; depth--) {
+  for (; depth >= 0; depth--) {
     r->front[depth] = ARENA_ARRAY(a, Front, (size_t)(n + 1) * (n + 1));
     for (uint32_t length = 1; length <= n; length++)
       for (uint32_t i = depth ? 0 : n - length; i + length <= n; i++) fill(r, depth, i, i + length);
