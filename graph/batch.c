@@ -611,6 +611,12 @@ static bool stretched(Type *t, Dim n, GErr *e) {
 
 static Graph *one_map(Arena *a, const Graph *src, const bool *batched, Dim n, GErr *e) {
   size_t count = src->input_count;
+  for (uint32_t i = 0; i < src->node_count; i++)
+    if (tag_narrows((Tag)src->provs[src->nodes[i].prov].tag)) {
+      gerr_set(e, ERR_NOT_YET, -1,
+               "not yet: a narrow save in a comprehension whose elements go different ways");
+      return NULL;
+    }
   Graph *g = gr_new(a, src->dims, src->names, src->name);
   Graph *r = gr_new(a, src->dims, src->names, src->name);
   g->blocks = r->blocks = src->blocks;

@@ -734,6 +734,7 @@ BUILTIN_FN(bi_vmap) {
   Value *elem = ARENA_ARRAY(&s->scratch, Value, k + 1);
   Stage st;
   region_open(s, &st, NULL);
+  st.batched = true;
   r.st = &st;
   for (size_t i = 0; i < k; i++) elem[i] = element_of(&r, args[i]);
   Value y = call_simple(s, c->v[0], k, elem, c->at);
@@ -765,6 +766,7 @@ BUILTIN_FN(bi_hessian) {
   basis = op_reshape(s, basis, t.rank + 1, rows_d, c->at);
   Stage st;
   region_open(s, &st, NULL);
+  st.batched = true;
   Value e = {.tag = V_NODE, .aux = st.level};
   e.u.v = gr_input(st.g, &t);
   Value x = fresh(s, x0, c->at), y = code_call(s, c->v[0], x, c->at);

@@ -172,6 +172,7 @@ typedef struct Close {
   Session *s;
   OpenBlock *b;
   bool inside;         /* in a region of a node */
+  bool batched;        /* in a comprehension */
   uint32_t last, made; /* provenance of the previous node, before and after its tag */
   Tag tag;
 } Close;
@@ -408,6 +409,10 @@ static void check_hits(Close *c) {
     const Rule *r = &c->b->policy->rules[h->rule];
     uint32_t n = h->node;
     if (!tag_narrows(r->tag)) continue;
+    if (h->g != c->b->stage->g)
+      fail_help(c->s, ERR_NOT_YET, r->at, "a block around what computes it",
+                "not yet: a narrow save of a value that a comprehension, a loop that stays one or "
+                "one side of a choice on data computes");
     while (is_view(h->g, n)) n = gr_operand(h->g, n, 0).node;
     const Prov *p = &h->g->provs[h->g->nodes[n].prov];
     if (h->g->nodes[n].op == OP_INPUT || (p->backward ? p->within : p->region) != c->b->id)
@@ -420,11 +425,12 @@ static void check_hits(Close *c) {
 static Tag narrow_tag(Close *c, const Graph *g, uint32_t n, const Rule *r, Tag tag) {
   Session *s = c->s;
   bool named = r && r->rank == 2, floats = false;
-  if (c->inside)
+  if (c->inside || (c->batched && tag_info[tag].narrow == DT_U8))
     fail_help(s, ERR_NOT_YET, r ? r->at : c->b->span,
               fail_text(s, "`save` without `as %s`", dtype_info[tag_info[tag].narrow].name),
-              "not yet: a narrow save in a loop that stays one, on one side of a choice on data, "
-              "in a comprehension or in a function with its own gradient");
+              c->inside ? "not yet: a narrow save in a loop that stays one, on one side of a "
+                          "choice on data, or in a function with its own gradient"
+                        : "not yet: a save as u8 in a comprehension or `vmap`");
   if (is_view(g, n)) return tag; /* of what is rounded */
   for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
     const Type *t = &g->types[g->nodes[n].result0 + k];
@@ -595,7 +601,11 @@ static void unmet(Close *c) {
 }
 
 void block_leave(Session *s, OpenBlock *b, bool last) {
-  Close c = {.s = s, .b = b, .inside = b->stage->level > 1};
+  Close c = {.s = s, .b = b};
+  for (const Stage *st = b->stage; st->level > 1; st = st->up) {
+    c.inside |= !st->batched;
+    c.batched = true;
+  }
   const Value f = b->policy->fn;
   if (last && f.tag == V_FN && s->stage->unit->check) check_answers(&c, f.u.fn->decl->fn->body);
   follow_views(&c, b->start);

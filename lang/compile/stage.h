@@ -23,6 +23,7 @@ struct Stage {
                       the stage above; VAL_NONE: of a range */
   uint32_t row_count;
   uint32_t counters;   /* inputs that are counters from 0: a bit each */
+  bool batched;        /* of a comprehension or vmap: its graph is batched (graph/batch.c) */
   bool side;           /* of an `if` on data: it runs in its place among effects and writes */
   struct Turns *turns; /* of the turn of a loop: eval/turns.c */
   Val token;           /* of a side: the effect token of the stage around it; VAL_NONE: none yet */

@@ -304,6 +304,7 @@ static bool comp_batched(Session *s, Node *e, Axis *axes, Value *out) {
   for (uint32_t i = 0; i < n; i++)
     from[i] = axes[i].range ? VAL_NONE : stage_operand(s, axes[i].source, e->span).u.v;
   region_open(s, &st, NULL);
+  st.batched = true;
   st.rows = from;
   st.row_count = n;
   BatchJob j = {s, e, axes, n, &st, v_unit(), inputs};
