@@ -183,6 +183,7 @@ struct Session {
     uint32_t max_nodes;
     int unroll;    /* a `for` of code with more turns stays a loop, if it can */
     bool in_place; /* values that one place alone holds are changed where they are: owned.h */
+    int plan;      /* number of the plan that each gradient gets, for tests; -1: the best */
     int64_t max_steps, progress_steps;
     int (*progress)(void *ud);
     void *progress_ud;

@@ -76,6 +76,8 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.stack = full.stack;
   const char *unroll = getenv("CKL_UNROLL");
   s->config.unroll = unroll && *unroll ? atoi(unroll) : UNROLL_MAX;
+  const char *plan = getenv("CKL_PLAN");
+  s->config.plan = plan && *plan ? atoi(plan) : -1;
   const char *in_place = getenv("CKL_IN_PLACE");
   s->config.in_place = !in_place || strcmp(in_place, "0") != 0;
   s->device = full.device && !strcmp(full.device, "sim") ? DEV_SIM : DEV_CPU;

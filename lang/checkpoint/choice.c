@@ -60,6 +60,7 @@ typedef struct Chooser {
 } Chooser;
 
 static bool open_block(const Session *s, const Graph *g, uint32_t id) {
+  if (s->config.plan >= 0) return true;
   for (const Block *b = gr_block_at(g, id); b; b = gr_block_at(g, b->parent))
     if (b->budget >= 0 || b->automatic || s->mem.limit) return true;
   return false;
@@ -390,6 +391,19 @@ static Candidate *choose_with_code(Chooser *h, Candidate *best) {
   }
 }
 
+/* The plan that CKL_PLAN asks for, whatever it takes. */
+static Best numbered(Chooser *h) {
+  Best best = {0};
+  size_t n = (size_t)h->s->config.plan % h->count;
+  for (size_t i = 0; i < h->count && !best.c; i++) {
+    Candidate *c = &h->c[(n + i) % h->count];
+    if (!make_graphs(h, c)) continue;
+    plan_runs(h, c);
+    best = (Best){.c = c, .over = 1};
+  }
+  return best;
+}
+
 static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
@@ -397,10 +411,10 @@ static Choice choose(Chooser *h) {
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
   make_candidates(h);
-  Best best = best_candidate(h);
+  Best best = s->config.plan >= 0 ? numbered(h) : best_candidate(h);
   if (!best.c) return (Choice){.g = h->g, .split = UINT32_MAX};
   if (best.over > 1) refuse(h, best.c, best.c->need, best.block);
-  Candidate *c = s->mem.limit ? choose_with_code(h, best.c) : best.c;
+  Candidate *c = s->mem.limit && s->config.plan < 0 ? choose_with_code(h, best.c) : best.c;
   return (Choice){.g = c->plan.g,
                   .split = h->whole ? h->whole->split : UINT32_MAX,
                   .choice = c->plan.choice,
@@ -447,7 +461,9 @@ static bool *needed_by_backward(Arena *temp, const Graph *g) {
 enum { AUTO_REMAT_FROM = 64 << 20 };
 
 bool auto_remat_wanted(Session *s, const Graph *g, const int64_t *env) {
-  if (s->config.cpu == CPU_REFERENCE || (g->blocks && g->blocks->count)) return false;
+  if (g->blocks && g->blocks->count) return false;
+  if (s->config.plan >= 0) return true;
+  if (s->config.cpu == CPU_REFERENCE) return false;
   int64_t sum = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     if (!g->provs[g->nodes[i].prov].backward) continue;
@@ -505,6 +521,14 @@ Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Gr
                   const int64_t *env) {
   Arena *temp = &s->scratch;
   Graph *b = as_block(a, temp, g);
+  if (s->config.plan >= 0) {
+    Chooser h = {.s = s, .a = a, .g = b, .env = env};
+    h.open = ARENA_ARRAY(temp, bool, 1);
+    h.open[0] = true;
+    make_candidates(&h);
+    const RmPlan *p = &h.c[(size_t)s->config.plan % h.count].plan;
+    return (Choice){.g = p->g, .split = split, .choice = p->choice, .candidates = (int)h.count};
+  }
   int looked;
   Candidate less = {.plan = thrifty_plan(a, temp, b, env, &looked)}, all = {0};
   Choice r = {.g = less.plan.g, .split = split, .choice = less.plan.choice, .candidates = looked};

@@ -36,12 +36,15 @@ static const struct {
     {"captured-blocks", "reference", {.proc = true, .blocks = true}},
     {"rows", "reference", {.loops = true}},
     {"turns", "reference", {.turns = true}},
+    {"planned", "reference", {.blocks = true, .plan = 5}},
+    {"planned-least", "reference", {.plan = 1000}},
+    {"planned-script", "reference", {.proc = true, .plain = true, .blocks = true, .plan = 8}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Modes that a run without words compares; the first one is right. */
 static const char *const default_modes[] = {
-    "code", "script", "captured", "blocks", "captured-blocks", "rows", "turns", "loops"};
+    "code", "script", "captured", "blocks", "captured-blocks", "rows", "turns", "loops", "planned"};
 
 typedef struct Mode {
   const char *name;
@@ -105,9 +108,13 @@ static void open_session(Mode *m) {
   ckl_close(m->session);
   if (m->form.turns) setenv("CKL_UNROLL", "0", 1);
   if (m->form.copies) setenv("CKL_IN_PLACE", "0", 1);
+  char plan[16];
+  snprintf(plan, sizeof plan, "%d", m->form.plan - 1);
+  if (m->form.plan) setenv("CKL_PLAN", plan, 1);
   m->session = ckl_open(&config);
   unsetenv("CKL_UNROLL");
   unsetenv("CKL_IN_PLACE");
+  unsetenv("CKL_PLAN");
   if (!m->session) {
     printf("Bail out! no session of the mode %s\n", m->name);
     exit(2);

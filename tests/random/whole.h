@@ -52,6 +52,7 @@ typedef struct Form {
   bool loops;  /* batches are loops */
   bool turns;  /* each `for` stays a loop that can */
   bool copies; /* each update makes a copy */
+  int plan;    /* which plan each gradient gets, from 1; 0: the best */
 } Form;
 
 /* parts.c */
