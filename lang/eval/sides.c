@@ -554,8 +554,10 @@ static Value alias_of_own(Session *s, void *ud) {
 
 Value sides_alias(Session *s, size_t n, const AliasEntry *others, Value v, Span at) {
   Graph *g = s->stage->g;
+  bool side = gr_node(g, v.u.v)->op == OP_BRANCH; /* only then can it be an older value */
   for (size_t i = 0; i < n; i++) {
     Val x = others[i].version;
+    if (!side && gr_node(g, x)->op != OP_BRANCH) continue;
     bool is = ad_may_be(&s->scratch, g, v.u.v, x);
     if (others[i].v.aux != s->stage->level || (!is && !ad_may_be(&s->scratch, g, x, v.u.v)))
       continue;

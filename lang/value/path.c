@@ -18,16 +18,13 @@
 
 enum { PATH_DEEP = 64 };
 
-static void cut(Buf *b, size_t n) {
-  b->n = n;
-  if (b->s) b->s[n] = 0;
-}
-
 /* One search for an instance, through names of the file or from instances known to hold it. */
 typedef struct PathSearch {
   const Inst *want;
   bool by_arg; /* also through constructor arguments */
-  Buf out;
+  /* the way, once it is found: the first name, and the name of each part */
+  const char *root, *part[PATH_DEEP + 2];
+  int depth;
   Table failed; /* shared containers (rc > 1) without a way to the instance, with the depth of the
                    search; so lists of lists that share items are searched once, not once per way */
 } PathSearch;
@@ -39,31 +36,30 @@ static bool failed_before(const PathSearch *p, const Obj *o, int depth) {
 
 static bool lead(PathSearch *p, Value v, int depth);
 
+/* The way goes on by this name. */
+static bool found(PathSearch *p, const char *name, int depth) {
+  p->part[depth] = name;
+  if (depth >= p->depth) p->depth = depth + 1;
+  return true;
+}
+
 static bool lead_parts(PathSearch *p, Value v, int depth) {
-  Buf *out = &p->out;
-  size_t n = out->n;
   if (v.tag == V_INST) {
     const Inst *i = v.u.inst;
     for (size_t k = 0; k < i->count; k++) {
       if (i->fields[k].kind == FIELD_ARG && !p->by_arg) continue;
-      buf_printf(out, ".%s", i->fields[k].name);
-      if (lead(p, i->fields[k].v, depth + 1)) return true;
-      cut(out, n);
+      if (lead(p, i->fields[k].v, depth + 1)) return found(p, i->fields[k].name, depth);
     }
-  } else {
-    size_t count;
-    const Value *items = value_items(v, &count);
-    for (size_t k = 0; k < count; k++) {
-      const char *name = value_part_name(v.u.o->s, v, k);
-      buf_printf(out, "%s%s", *name == '[' ? "" : ".", name);
-      if (lead(p, items[k], depth + 1)) return true;
-      cut(out, n);
-    }
+    return false;
   }
+  size_t count;
+  const Value *items = value_items(v, &count);
+  for (size_t k = 0; k < count; k++)
+    if (lead(p, items[k], depth + 1)) return found(p, value_part_name(v.u.o->s, v, k), depth);
   return false;
 }
 
-/* Appends the way from v to the wanted instance; false, with `out` unchanged, if there is none. */
+/* Whether a way goes from v to the wanted instance; p gets its names. */
 static bool lead(PathSearch *p, Value v, int depth) {
   stack_check();
   if (v.tag == V_INST && v.u.inst == p->want) return true;
@@ -82,27 +78,35 @@ static bool lead_global(PathSearch *p, const Module *m) {
   for (size_t i = 0; i < m->global_count; i++) {
     const Global *g = &m->globals[i];
     if (g->kind != G_VALUE || !g->is_set || g->module != m) continue;
-    buf_puts(&p->out, g->name);
+    p->root = g->name;
     if (lead(p, g->v, 0)) return true;
-    cut(&p->out, 0);
   }
   return false;
+}
+
+static Name way(Session *s, const PathSearch *p) {
+  Buf out;
+  buf_init_arena(&out, &s->scratch);
+  buf_puts(&out, p->root);
+  for (int k = 0; k < p->depth; k++) {
+    if (*p->part[k] != '[') buf_putc(&out, '.');
+    buf_puts(&out, p->part[k]);
+  }
+  return names_of(s->names, out.s);
 }
 
 /* The path of i; `roots` are instances that may hold it. */
 static Name inst_path(Session *s, Inst *i, Inst *const *roots, size_t n) {
   for (int k = 0; k < 4; k++) { /* from names, then from roots, each without and with arguments */
     PathSearch p = {.want = i, .by_arg = k % 2, .failed = {.arena = &s->scratch}};
-    buf_init_arena(&p.out, &s->scratch);
-    bool found = k < 2 && s->main && lead_global(&p, s->main);
-    for (size_t m = 0; m < s->module_count && k < 2 && !found; m++)
-      found = s->modules[m] != s->main && lead_global(&p, s->modules[m]);
-    for (size_t r = 0; r < n && k >= 2 && !found; r++) {
-      buf_puts(&p.out, roots[r]->model->name);
-      found = lead(&p, (Value){.tag = V_INST, .u.inst = roots[r]}, 0);
-      if (!found) cut(&p.out, 0);
+    bool leads = k < 2 && s->main && lead_global(&p, s->main);
+    for (size_t m = 0; m < s->module_count && k < 2 && !leads; m++)
+      leads = s->modules[m] != s->main && lead_global(&p, s->modules[m]);
+    for (size_t r = 0; r < n && k >= 2 && !leads; r++) {
+      p.root = roots[r]->model->name;
+      leads = lead(&p, (Value){.tag = V_INST, .u.inst = roots[r]}, 0);
     }
-    if (found) return names_of(s->names, p.out.s);
+    if (leads) return way(s, &p);
   }
   return i->model->name;
 }
