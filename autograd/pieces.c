@@ -560,6 +560,45 @@ bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, cons
   return any;
 }
 
+/* ---- blocks without a policy */
+
+/* The outermost block if there is one, without clauses; else 0. */
+static uint32_t plain_block(const Graph *g) {
+  uint32_t plain = 0;
+  for (uint32_t id = 1; g->blocks && id <= g->blocks->count; id++) {
+    const Block *b = gr_block_at(g, id);
+    if (b->parent) continue;
+    if (plain || b->reentrant || (b->text && *b->text)) return 0;
+    plain = id;
+  }
+  return plain;
+}
+
+void rm_default(Arena *scratch, const Graph *g, uint8_t *choice) {
+  enum { LONG = 8 };
+  rm_written(g, choice);
+  Chain c = {.a = scratch, .g = g, .block = plain_block(g)};
+  if (!c.block) return;
+  bool *shifted;
+  c.live = rm_live(scratch, g);
+  rm_conditions(scratch, g, &shifted);
+  c.shifted = shifted;
+  if (!look(&c) || c.cuts < LONG) return;
+  uint8_t *leaf = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
+  rm_all(g, CHOICE_SAVE, leaf);
+  measure(&c, leaf);
+  const Rotor *r = rotor_make(scratch, c.stages, c.cuts, 1);
+  const RotorPoint *p;
+  rotor_points(r, &p);
+  RotorPlan plan = rotor_plan(scratch, r, p[0].need);
+  RmPlan pieces = {g, ARENA_ARRAY(scratch, uint8_t, g->type_count + 1)}, written = {g, choice};
+  memcpy(pieces.choice, choice, g->type_count);
+  choose(&c, &plan, leaf, pieces.choice);
+  RmPrice less = rm_look(scratch, &pieces, NULL), more = rm_look(scratch, &written, NULL);
+  if (less.bytes < more.bytes && less.time <= more.time)
+    memcpy(choice, pieces.choice, g->type_count);
+}
+
 /* ---- looking at a plan */
 
 RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env) {

@@ -503,7 +503,7 @@ static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint
   *r = (Redo){.a = scratch, .g = g, .d = copy_start(to, g), .choice = choice};
   if (!choice) {
     uint8_t *written = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
-    rm_written(g, written);
+    rm_default(scratch, g, written);
     r->choice = written;
   }
   r->condition = rm_conditions(scratch, g, &r->shifted);

@@ -15,9 +15,14 @@
  * saved. The tags of an inner block hold while the outer block recomputes (rule 85). */
 void rm_written(const Graph *g, uint8_t *choice);
 
+/* The choice where nothing asks for another: as written. One long block around everything, without
+ * clauses, keeps what its pieces begin with if it needs less so, by typical sizes; nothing is
+ * computed more often than as written. */
+void rm_default(Arena *scratch, const Graph *g, uint8_t *choice);
+
 /* g with backward uses of recomputed values reading copies (Prov.recomputed), each copy once per
  * block and right before its first use. Inputs, outputs and their order stay, and so does the order
- * of g's nodes; tags are gone. `choice` NULL: as written. `split` (may be NULL): the number of the
+ * of g's nodes; tags are gone. `choice` NULL: rm_default. `split` (may be NULL): the number of the
  * first node of a second half, which shares no copy with the first; becomes its number in the
  * result. Values that the second half reads are bound to live, whoever reads them. Dead nodes are
  * left for dce. Without blocks: a clone. Throws when out of memory; fails in no other way. */
