@@ -672,7 +672,8 @@ bool ad_keep_sides(Graph *g, uint32_t node, GErr *e) {
         if (in->op == OP_INPUT || kept[in->result0 + r] || !is_float) continue;
         const Prov *p = &side->provs[in->prov];
         /* a `checkpoint` block of the side computes its values again, but those that it saves */
-        if (p->region != g->provs[n.prov].region && !tag_says((Tag)p->tag, CHOICE_SAVE)) continue;
+        bool saved = tag_says((Tag)p->tag, CHOICE_SAVE) && !tag_narrows((Tag)p->tag);
+        if (p->region != g->provs[n.prov].region && !saved) continue;
         if (n.result_count + count >= MOST) break;
         Type t = *gr_type(side, v);
         t.alias = 0;

@@ -9,6 +9,7 @@
  * One file: it is a table, a rule for each op, with the helpers that make a rule short.
  *
  * Invariant: a gradient has the type of its operand; VAL_NONE means zero by structure. */
+#include "autograd/remat.h"
 #include "autograd/grad_impl.h"
 #include "autograd/vjp.h"
 
@@ -694,6 +695,7 @@ static Graph *region_gradient(Rule *r, const Graph *body, int lead, GErr *e) {
   B b = {.g = g};
   Prov at;
   g->at = r->g->at;
+  if (rm_narrows(body)) g->at.region = g->at.within; /* a block inside is not around the gradient */
   for (int j = 0; j <= count; j++) {
     for (int k = 0; j == lead && k < r->out_count; k++)
       if (!val_none(r->dout[k])) dy[n++] = gr_input(g, gr_type(body, body->outputs[k]));

@@ -109,7 +109,8 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e) {
       if (input >= 0 && !carried) continue;
       /* a `checkpoint` block of the body computes its values again, but those that it saves */
       bool again = p->region != g->provs[g->nodes[node].prov].region;
-      if (input < 0 && again && !tag_says((Tag)p->tag, CHOICE_SAVE)) continue;
+      if (input < 0 && again && !(tag_says((Tag)p->tag, CHOICE_SAVE) && !tag_narrows((Tag)p->tag)))
+        continue;
       if (g->nodes[node].result_count + more >= MOST) break;
       gr_output(body, v);
       more++;

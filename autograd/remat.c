@@ -338,13 +338,20 @@ static Val look_up(Redo *r, World *w, Val v, uint32_t within, World **at) {
 
 /* ---- copying */
 
+/* Copies of the regions. In the gradient of a loop or choice stand the operations of the body, made
+ * again, and its gradient reads what a block of the body saves narrower as the rounded value. */
 static Graph **own_regions(Redo *r, uint32_t n) {
   const GNode *node = &r->g->nodes[n];
   if (!node->region_count) return NULL;
   Arena *a = r->d->arena;
   Graph **own = ARENA_ARRAY(a, Graph *, node->region_count);
-  for (uint32_t k = 0; k < node->region_count; k++)
-    own[k] = gr_clone(a, r->g->regions[node->region0 + k]);
+  for (uint32_t k = 0; k < node->region_count; k++) {
+    const Graph *in = r->g->regions[node->region0 + k];
+    uint8_t *choice = ARENA_ARRAY(r->a, uint8_t, in->type_count + 1);
+    bool narrows = rm_narrows(in);
+    if (narrows) rm_narrow_alone(in, choice);
+    own[k] = narrows ? rm_apply(a, in, choice, NULL) : gr_clone(a, in);
+  }
   return own;
 }
 

@@ -31,7 +31,7 @@ Graph *rm_pass(Arena *a, const Graph *g); /* as written: pass `remat` of `ckl op
 
 /* The dtype in which v waits for a gradient (`save .. as bf16`); DT_BOOL: as it is. */
 DType rm_narrow(const Graph *g, Val v);
-bool rm_narrows(const Graph *g); /* some value of g has such a tag */
+bool rm_narrows(const Graph *g); /* some value of g, or in its regions, has such a tag */
 /* Per result of a block: is narrow or hangs on a narrow value of its block, so what a gradient
  * reads of it differs from what the forward had. Sets `kept` for what decides something. */
 bool *rm_shifted(Arena *a, const Graph *g, bool *kept);

@@ -18,6 +18,8 @@ bool *rm_live(Arena *a, const Graph *g);   /* per node: an output or effect need
 bool *rm_conditions(Arena *a, const Graph *g, bool **shifted);
 
 /* ---- remat_narrow.c */
+/* The choice that rounds narrow values and makes again what hangs on them, and nothing else. */
+void rm_narrow_alone(const Graph *g, uint8_t *choice);
 typedef struct RmNarrow {
   Val value, scale; /* scale: of u8, else VAL_NONE */
 } RmNarrow;

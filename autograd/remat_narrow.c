@@ -40,9 +40,22 @@ int rm_saved_as(const Graph *g, Val v, Type as[2]) {
 }
 
 bool rm_narrows(const Graph *g) {
+  stack_check();
   for (uint32_t n = 0; n < g->node_count; n++)
     if (tag_narrows((Tag)g->provs[g->nodes[n].prov].tag)) return true;
+  for (size_t k = 0; k < g->region_count; k++)
+    if (rm_narrows(g->regions[k])) return true;
   return false;
+}
+
+void rm_narrow_alone(const Graph *g, uint8_t *choice) {
+  Arena tmp;
+  arena_init(&tmp, g->arena->mem);
+  bool *kept = ARENA_ARRAY(&tmp, bool, g->type_count + 1), *shifted = rm_shifted(&tmp, g, kept);
+  rm_written(g, choice);
+  for (size_t k = 0; k < g->type_count; k++)
+    if (!shifted[k]) choice[k] = CHOICE_SAVE;
+  arena_free(&tmp);
 }
 
 /* ---- what is shifted */

@@ -22,6 +22,7 @@
  * of y comes before all uses. */
 #include <string.h>
 
+#include "autograd/remat.h"
 #include "autograd/rule.h"
 #include "autograd/vjp.h"
 #include "graph/build.h"
@@ -102,6 +103,7 @@ bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs,
   Prov at = dst->at;
   if (!map) map = ARENA_ARRAY(a, Val, body->type_count + 1);
   size_t widest = 0, next_arg = 0;
+  bool narrows = rm_narrows(body);
   for (size_t j = 0; j < body->node_count; j++)
     if (body->nodes[j].operand_count > widest) widest = body->nodes[j].operand_count;
   Val *in = ARENA_ARRAY(a, Val, widest + 1);
@@ -113,9 +115,11 @@ bool ad_inline_mapped(Graph *dst, const Graph *body, const Val *args, Val *outs,
     }
     Val *to = &map[n->result0];
     dst->at = body->provs[n->prov];
-    dst->at.backward = 1;
-    dst->at.tag = TAG_NONE;
-    dst->at.within = at.within;
+    bool stays = narrows && !dst->at.backward; /* in its block: remat.c rounds what it saves */
+    dst->at.recomputed |= stays;
+    dst->at.backward = !stays;
+    if (!stays) dst->at.tag = TAG_NONE;
+    if (!stays) dst->at.within = at.within;
     if (n->op == OP_INPUT) {
       *to = args[next_arg++];
     } else if (n->op == OP_PRINT || n->op == OP_ASSERT) {

@@ -611,12 +611,6 @@ static bool stretched(Type *t, Dim n, GErr *e) {
 
 static Graph *one_map(Arena *a, const Graph *src, const bool *batched, Dim n, GErr *e) {
   size_t count = src->input_count;
-  for (uint32_t i = 0; i < src->node_count; i++)
-    if (tag_narrows((Tag)src->provs[src->nodes[i].prov].tag)) {
-      gerr_set(e, ERR_NOT_YET, -1,
-               "not yet: a narrow save in a comprehension whose elements go different ways");
-      return NULL;
-    }
   Graph *g = gr_new(a, src->dims, src->names, src->name);
   Graph *r = gr_new(a, src->dims, src->names, src->name);
   g->blocks = r->blocks = src->blocks;
@@ -642,6 +636,7 @@ static Graph *one_map(Arena *a, const Graph *src, const bool *batched, Dim n, GE
   if (!gr_inline(r, src, in, NULL, out, e)) return NULL;
   for (size_t i = 0; i < src->output_count; i++) gr_output(r, out[i]);
   g->at = r->at = src->node_count ? src->provs[src->nodes[src->node_count - 1].prov] : src->at;
+  if (tag_narrows((Tag)g->at.tag)) g->at.tag = TAG_MUST_SAVE; /* that is one of its values */
   Attr many = attr_i(AT_MAPPED, mapped);
   Val v = gr_op(g, OP_MAP, args, k, &many, 1, &r, 1, e);
   if (val_none(v)) return NULL;

@@ -171,8 +171,10 @@ static const char *kind_word(unsigned k) {
 typedef struct Close {
   Session *s;
   OpenBlock *b;
+  bool batched;        /* the block stands in a comprehension */
+  bool apart;          /* it stands in a function with its own gradient */
   bool inside;         /* in a region of a node */
-  bool batched;        /* in a comprehension */
+  bool custom;         /* of such a function, whose values no gradient reads */
   uint32_t last, made; /* provenance of the previous node, before and after its tag */
   Tag tag;
 } Close;
@@ -410,9 +412,9 @@ static void check_hits(Close *c) {
     uint32_t n = h->node;
     if (!tag_narrows(r->tag)) continue;
     if (h->g != c->b->stage->g)
-      fail_help(c->s, ERR_NOT_YET, r->at, "a block around what computes it",
-                "not yet: a narrow save of a value that a comprehension, a loop that stays one or "
-                "one side of a choice on data computes");
+      fail_help(c->s, ERR_NOT_YET, r->at, "a block inside, around what computes it",
+                "not yet: a narrow save of what a comprehension, a loop that stays one, or one "
+                "side of a choice on data, computes in the block");
     while (is_view(h->g, n)) n = gr_operand(h->g, n, 0).node;
     const Prov *p = &h->g->provs[h->g->nodes[n].prov];
     if (h->g->nodes[n].op == OP_INPUT || (p->backward ? p->within : p->region) != c->b->id)
@@ -425,12 +427,16 @@ static void check_hits(Close *c) {
 static Tag narrow_tag(Close *c, const Graph *g, uint32_t n, const Rule *r, Tag tag) {
   Session *s = c->s;
   bool named = r && r->rank == 2, floats = false;
-  if (c->inside || (c->batched && tag_info[tag].narrow == DT_U8))
+  if (c->custom) return TAG_MUST_SAVE;
+  if (c->inside || c->apart || (c->batched && tag_info[tag].narrow == DT_U8))
     fail_help(s, ERR_NOT_YET, r ? r->at : c->b->span,
-              fail_text(s, "`save` without `as %s`", dtype_info[tag_info[tag].narrow].name),
-              c->inside ? "not yet: a narrow save in a loop that stays one, on one side of a "
-                          "choice on data, or in a function with its own gradient"
-                        : "not yet: a save as u8 in a comprehension or `vmap`");
+              c->inside
+                  ? "a block inside, around what computes it"
+                  : fail_text(s, "`save` without `as %s`", dtype_info[tag_info[tag].narrow].name),
+              c->inside  ? "not yet: a narrow save of what a loop that stays one, or one side of a "
+                           "choice on data, computes in the block"
+              : c->apart ? "not yet: a narrow save in a function with its own gradient"
+                         : "not yet: a save as u8 in a comprehension or `vmap`");
   if (is_view(g, n)) return tag; /* of what is rounded */
   for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
     const Type *t = &g->types[g->nodes[n].result0 + k];
@@ -480,10 +486,12 @@ static void tag_graph(Close *c, Graph *g, uint32_t start) {
     GNode *x = &g->nodes[n];
     Prov *at = &g->provs[x->prov];
     for (uint32_t k = 0; k < x->region_count; k++) {
-      bool was = c->inside;
+      bool inside = c->inside, custom = c->custom;
       c->inside = true;
+      c->custom |= x->op == OP_CUSTOM;
       tag_graph(c, g->regions[x->region0 + k], 0);
-      c->inside = was;
+      c->inside = inside;
+      c->custom = custom;
       c->last = UINT32_MAX;
       x = &g->nodes[n];
       at = &g->provs[x->prov];
@@ -603,13 +611,13 @@ static void unmet(Close *c) {
 void block_leave(Session *s, OpenBlock *b, bool last) {
   Close c = {.s = s, .b = b};
   for (const Stage *st = b->stage; st->level > 1; st = st->up) {
-    c.inside |= !st->batched;
-    c.batched = true;
+    c.apart |= !st->batched && !st->side && !st->turns;
+    c.batched |= st->batched;
   }
   const Value f = b->policy->fn;
   if (last && f.tag == V_FN && s->stage->unit->check) check_answers(&c, f.u.fn->decl->fn->body);
   follow_views(&c, b->start);
-  if (!c.inside) check_hits(&c);
+  if (!c.apart) check_hits(&c);
   tag_graph(&c, b->stage->g, b->start);
   if (last) unmet(&c);
   warn_nothing(&c, last);

@@ -54,7 +54,10 @@ static bool is_shifted(const Shift *x, uint32_t n) {
 static bool copy(Shift *x, uint32_t n, GErr *e) {
   const GNode *node = &x->f->nodes[n];
   const Prov *p = &x->f->provs[node->prov];
-  if (!x->run->value[node->result0] || !is_shifted(x, n)) return true;
+  bool inside = false;
+  for (uint32_t k = 0; k < node->region_count; k++)
+    inside |= rm_narrows(x->f->regions[node->region0 + k]);
+  if (!x->run->value[node->result0] || !(inside || is_shifted(x, n))) return true;
   if (node->region_count || p->backward) {
     gerr_set(e, ERR_NOT_YET, -1,
              "not yet: a recorded gradient through a block in which a loop, a choice on data or a "
