@@ -153,7 +153,7 @@ place lang/names/clauses.def 'POLICY(budget, ' <<'END'
 POLICY(spill, NAMES, "checkpoint <spill matmul> { .. }", TAGS(SPILL, NONE), "these values are moved out of memory, unless the planner, under a budget, finds better")
 END
 place graph/tags.def 'TAG(OFFLOAD, ' <<'END'
-TAG(SPILL, "spill", false, OFFLOAD)
+TAG(SPILL, "spill", false, OFFLOAD, BOOL)
 END
 added
 
