@@ -114,20 +114,21 @@ static Val compute(Fold *f) {
   RunCtx c = {.mem = m};
   GErr e;
   Val v = VAL_NONE;
-  bool ok = true;
-  for (uint32_t i = 0; i < n->operand_count && ok; i++) {
+  for (uint32_t i = 0; i < n->operand_count; i++) {
     const Attr *x = literal(f, f->in[i]);
     DType dt = (DType)type_at(f, f->in[i])->dtype;
     in[i] = x->kind == AK_FLOAT ? tn_scalar_f64(m, DEV_CPU, dt, x->u.f)
                                 : tn_scalar_i64(m, DEV_CPU, dt, x->u.i);
-    ok = in[i] != NULL;
-    if (ok) mem_pool_add(m, in[i], unref);
+    if (!in[i]) mem_throw(m, MEM_ERR_NOMEM);
+    mem_pool_add(m, in[i], unref);
   }
-  if (ok && gr_run_op(&c, f->d->dims, (OpCode)n->op, f->g->attrs + n->attr0, n->attr_count, in,
-                      (int)n->operand_count, &out, 1, &e)) {
+  if (gr_run_op(&c, f->d->dims, (OpCode)n->op, f->g->attrs + n->attr0, n->attr_count, in,
+                (int)n->operand_count, &out, 1, &e)) {
     mem_pool_add(m, out, unref);
     v = constant(f, out);
     if (!val_none(v) && f->type->rank) v = make_dims(f, OP_BROADCAST, v);
+  } else if (e.nomem) {
+    mem_throw(m, MEM_ERR_NOMEM);
   } /* else the node fails at run time, with its own message */
   mem_pool_drain(m, mark);
   return v;
