@@ -467,9 +467,32 @@ Value op_broadcast_binary(Session *s, OpCode op, Value x, Value y, Span at, Span
   return op_run(s, op, 2, v, NULL, 0, at);
 }
 
+static bool number_is_float(Session *s, Value x) {
+  return x.tag == V_FLOAT || (x.tag == V_NODE && dt_float((DType)op_type_of(s, x).dtype));
+}
+
+/* One of two numbers, by one bool: a number. */
+static Value where_numbers(Session *s, Value c, Value x, Value y, Span at) {
+  bool fl = number_is_float(s, x) || number_is_float(s, y);
+  if (c.tag == V_BOOL || !s->stage) {
+    Value v = want_bool(s, c, at, "the condition of `where`") ? x : y;
+    if (!fl || v.tag == V_FLOAT) return v;
+    if (v.tag == V_INT) return v_float((double)v.u.i);
+    x = y = v;
+  }
+  Value v[3] = {op_as_tensor(s, c, DT_BOOL, at), op_as_tensor(s, x, fl ? DT_F64 : DT_I64, at),
+                op_as_tensor(s, y, fl ? DT_F64 : DT_I64, at)};
+  Value r = op_run(s, OP_WHERE, 3, v, NULL, 0, at);
+  r.weak = true;
+  return r;
+}
+
 Value op_where(Session *s, Value c, Value x, Value y, Span at) {
   if (c.tag == V_UNKNOWN || x.tag == V_UNKNOWN || y.tag == V_UNKNOWN)
     return (Value){.tag = V_UNKNOWN};
+  bool one = c.tag == V_BOOL;
+  if (v_is_tensor(c)) one = op_type_of(s, c).dtype == DT_BOOL && !op_type_of(s, c).rank;
+  if (one && v_is_number(x) && v_is_number(y)) return where_numbers(s, c, x, y, at);
   if (c.tag == V_BOOL) c = op_as_tensor(s, c, DT_BOOL, at);
   DType like = DT_COUNT;
   if (v_is_tensor(x))
