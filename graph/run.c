@@ -877,6 +877,10 @@ static bool write_back(const Graph *g, Mem *m, Tensor *const *in, Tensor **val, 
   return true;
 }
 
+static bool held_once(const Tensor *t) {
+  return t && t->rc == 1 && t->store->rc == 1 && !t->store->foreign_free;
+}
+
 /* Runs the nodes of g; the caller has checked the sizes. Nothing in `out` is set on failure.
  * `owned`: references to inputs, as in RunCtx, or NULL. */
 static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, Tensor **out,
@@ -925,7 +929,11 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
     for (uint32_t k = 0; k < n->operand_count; k++) {
       arg[k] = val[g->nodes[from[k].node].result0 + from[k].res];
     }
+    const Prov *p = &g->provs[n->prov];
+    bool watched = c->anomaly || p->anomaly;
     Run r = run_of(g, node, c, arg, val + n->result0, e, at);
+    r.ref.last = n->operand_count && !watched && !c->after &&
+                 uses[g->nodes[from[0].node].result0 + from[0].res] == 1 && held_once(arg[0]);
     ok = n->op == OP_WRITE || dispatch(&r);
     if (!ok) {
       /* An inner region has already set its own node. */
@@ -933,8 +941,7 @@ static bool exec(const Graph *g, RunCtx *c, Tensor *const *in, Tensor **owned, T
       break;
     }
     c->nodes_run++;
-    const Prov *p = &g->provs[n->prov];
-    if (c->anomaly || p->anomaly) ok = !anomaly_made(r.op, p->backward, arg, r.n, r.out, r.nout, e);
+    if (watched) ok = !anomaly_made(r.op, p->backward, arg, r.n, r.out, r.nout, e);
     if (ok && c->after) ok = c->after(c->ud, g, node, r.out, r.nout, e);
     if (!ok) {
       if (at) *at = *p;

@@ -35,6 +35,7 @@ typedef struct Ref {
    * tests: the bits are the same) */
   int level;
   Pool *pool; /* threads that long kernels share their work over; NULL: the caller does all */
+  bool last;  /* nobody reads the first operand again: the result may be that tensor */
 } Ref;
 
 typedef enum RefRed { RR_SUM, RR_PROD, RR_MAX, RR_MIN, RR_ANY, RR_ALL } RefRed;

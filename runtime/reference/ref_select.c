@@ -152,8 +152,9 @@ Tensor *ref_take(Ref *r, const Tensor *x, int axis, int k, Tensor *const *idx) {
   return out;
 }
 
-/* A row-major copy of x to write in. */
+/* A row-major copy of x to write in; x itself where nobody reads it again. */
 static Tensor *fresh(Ref *r, const Tensor *x) {
+  if (r->last && tn_is_contiguous(x)) return tn_ref((Tensor *)x);
   Tensor *out = ref_new(r, x->store->dev, x->dtype, x->rank, x->dim);
   if (!out) return NULL;
   if (!ref_copy_part(r, tn_data(out), tn_data(x), (int)dt_size(x->dtype), x->rank, x->dim,

@@ -205,6 +205,36 @@ static const char open_sizes[] =
                      "differ\" @ 1:7-8\n"
                      "  return %2\n}\n";
 
+/* The first write of a chain copies what the caller holds, the others are in place. */
+static void t_updates(void) {
+  enum { N = 4096 };
+  Graph *chain = text("graph {\n" INPUT(0, "9", "4096") "f64[4096]\n" INPUT(
+      1, "5", "") "i64\n" INPUT(2, "9", "") "f64\n"
+                                            "  %3 = put %0 %2 %1 {axis=0} : f64[4096]\n"
+                                            "  %4 = put_add %3 %2 %1 {axis=0} : f64[4096]\n"
+                                            "  %5 = put_add %4 %2 %1 {axis=0} : f64[4096]\n"
+                                            "  return %5\n}\n");
+  if (!chain) return;
+  int64_t dim = N;
+  Tensor *in[3] = {tn_zeros(&mem, DEV_CPU, DT_F64, 1, &dim),
+                   tn_scalar_i64(&mem, DEV_CPU, DT_I64, 70),
+                   tn_scalar_f64(&mem, DEV_CPU, DT_F64, 5)},
+         *out = NULL;
+  RunCtx c = {.mem = &mem};
+  GErr e;
+  size_t live = mem.data_live[DEV_CPU];
+  mem.data_peak[DEV_CPU] = live;
+  if (check_msg(gr_run(chain, &c, in, &out, &e, NULL), "%s", e.text)) {
+    check_double(tn_get_f64(out, 70), ==, 15);
+    check_double(tn_get_f64(out, 71), ==, 0);
+    check_double(tn_get_f64(in[0], 70), ==, 0);
+    check_size(mem.data_peak[DEV_CPU] - live, <, 2 * N * sizeof(double)); /* one copy, no more */
+  }
+  tn_unref(out);
+  for (int i = 0; i < 3; i++) tn_unref(in[i]);
+  clean();
+}
+
 static void t_checks(void) {
   Graph *g = text(open_sizes);
   if (!g) return;
@@ -642,6 +672,7 @@ static void all(void *ud) {
   TEST(t_branch(), "a branch runs one region");
   TEST(t_map(), "a map stacks what its region gives for each row");
   TEST(t_lifetime(), "a value lives until its last use");
+  TEST(t_updates(), "a write at an index is in place where nobody reads the tensor again");
   TEST(t_checks(), "sizes are tested before anything runs, with their values in the text");
   TEST(t_errors(), "an error has the place of the inner node; an interrupt stops the run");
   TEST(t_writes(), "inputs are written when all has run, with values of before");
