@@ -248,5 +248,10 @@ bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64
  * kernels. (tests/unit/loop-gen.h makes random kernels and data, for tests of targets.) */
 bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
                    const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
+/* The same in working memory of the caller, lp_run_room bytes aligned like those of mem_try: it is
+ * not out of memory. */
+size_t lp_run_room(const Kernel *k, const int64_t *arg);
+bool lp_run_in(void *room, const Kernel *k, void *const *buf, const int64_t *elements,
+               const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e);
 
 #endif

@@ -31,7 +31,6 @@ typedef struct Acc {
 } Acc;
 
 typedef struct Run {
-  Mem *mem;
   const Kernel *k;
   void **buf;              /* all buffers, the local ones too */
   const int64_t *elements; /* NULL: nothing is checked */
@@ -361,57 +360,69 @@ static void walk(Run *r, LVal from, LVal to) {
 
 /* ---- a launch */
 
-static void drop_locals(Run *r) {
-  for (size_t b = 0; b < r->k->buf_count; b++) {
-    if (r->k->bufs[b].kind != LB_LOCAL || !r->buf[b]) continue;
-    mem_free(r->mem, r->buf[b], (size_t)r->local[b] * dt_size((DType)r->k->bufs[b].dtype) + 1);
-    r->buf[b] = NULL;
-  }
+/* Working memory: the state of reductions, values, and the buffers, with those of LB_LOCAL at the
+ * end, each rounded up to 16 bytes. */
+static size_t local_room(const Kernel *k, size_t b, const int64_t *arg) {
+  size_t bytes = (size_t)local_count(k, (int)b, arg) * dt_size((DType)k->bufs[b].dtype);
+  return (bytes + 16) & ~(size_t)15;
 }
 
-static bool new_locals(Run *r) {
-  for (size_t b = 0; b < r->k->buf_count; b++) {
-    if (r->k->bufs[b].kind != LB_LOCAL) continue;
-    r->local[b] = local_count(r->k, (int)b, r->arg);
-    size_t bytes = (size_t)r->local[b] * dt_size((DType)r->k->bufs[b].dtype) + 1;
-    r->buf[b] = mem_try(r->mem, NULL, 0, bytes);
-    if (!r->buf[b]) return false;
-    memset(r->buf[b], 0xff, bytes);
-  }
-  return true;
+static size_t count_accs(const Kernel *k) {
+  size_t accs = 0;
+  for (LVal v = 0; v < k->count; v++) accs += k->ins[v].op == LP_YIELD;
+  return accs;
 }
 
-bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
-                   const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e) {
-  size_t accs = 0, n = k->count, b = k->buf_count;
-  for (LVal v = 0; v < n; v++) accs += k->ins[v].op == LP_YIELD;
-  size_t bytes = n * sizeof(LScalar) + accs * sizeof(Acc) + b * (sizeof(void *) + sizeof(int64_t));
-  char *room = mem_try(m, NULL, 0, bytes + 1);
-  if (!room) return err_nomem(e, NULL);
-  memset(room, 0, bytes + 1);
-  Run r = {.mem = m, .k = k, .elements = elements, .arg = arg, .st = st, .e = e};
-  r.acc = (Acc *)room;
+size_t lp_run_room(const Kernel *k, const int64_t *arg) {
+  size_t b = k->buf_count, bytes = count_accs(k) * sizeof(Acc) + k->count * sizeof(LScalar) +
+                                   b * (sizeof(void *) + sizeof(int64_t)) + 16;
+  for (size_t i = 0; i < b && bytes < PTRDIFF_MAX; i++)
+    if (k->bufs[i].kind == LB_LOCAL) bytes += local_room(k, i, arg);
+  return bytes < PTRDIFF_MAX ? bytes : PTRDIFF_MAX;
+}
+
+static void new_locals(Run *r) {
+  for (size_t b = 0; b < r->k->buf_count; b++)
+    if (r->k->bufs[b].kind == LB_LOCAL) memset(r->buf[b], 0xff, local_room(r->k, b, r->arg));
+}
+
+bool lp_run_in(void *room, const Kernel *k, void *const *buf, const int64_t *elements,
+               const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e) {
+  size_t accs = count_accs(k), n = k->count, b = k->buf_count;
+  memset(room, 0, accs * sizeof(Acc) + n * sizeof(LScalar));
+  Run r = {.k = k, .elements = elements, .arg = arg, .st = st, .e = e};
+  r.acc = room;
   r.val = (LScalar *)(r.acc + accs);
   r.local = (int64_t *)(r.val + n);
   r.buf = (void **)(r.local + b);
-  for (size_t i = 0; i < b; i++) r.buf[i] = k->bufs[i].kind == LB_LOCAL ? NULL : buf[i];
+  char *next = (char *)(((uintptr_t)(r.buf + b) + 15) & ~(uintptr_t)15);
+  for (size_t i = 0; i < b; i++) {
+    bool local = k->bufs[i].kind == LB_LOCAL;
+    r.local[i] = local ? local_count(k, (int)i, arg) : 0;
+    r.buf[i] = local ? next : buf[i];
+    if (local) next += local_room(k, i, arg);
+  }
   accs = 0;
   for (LVal v = 0; v < n; v++)
     if (k->ins[v].op == LP_YIELD) r.val[v].u = accs++;
   LVal par = the_par(k);
-  bool ok = true;
   walk(&r, 0, par);
-  for (int64_t t = lo; t < hi && ok && !st->stop && !r.outside; t++) {
+  for (int64_t t = lo; t < hi && !st->stop && !r.outside; t++) {
     r.val[par].i = t;
-    ok = new_locals(&r);
-    if (ok)
-      walk(&r, par + 1, k->ins[par].match);
-    else
-      err_nomem(e, NULL);
-    drop_locals(&r);
+    new_locals(&r);
+    walk(&r, par + 1, k->ins[par].match);
   }
-  mem_free(m, room, bytes + 1);
-  return ok && !r.outside;
+  return !r.outside;
+}
+
+bool lp_run_within(Mem *m, const Kernel *k, void *const *buf, const int64_t *elements,
+                   const int64_t *arg, int64_t lo, int64_t hi, KStatus *st, Err *e) {
+  size_t bytes = lp_run_room(k, arg);
+  void *room = mem_try(m, NULL, 0, bytes);
+  if (!room) return err_nomem(e, NULL);
+  bool ok = lp_run_in(room, k, buf, elements, arg, lo, hi, st, e);
+  mem_free(m, room, bytes);
+  return ok;
 }
 
 bool lp_run(Mem *m, const Kernel *k, void *const *buf, const int64_t *arg, int64_t lo, int64_t hi,
