@@ -101,6 +101,7 @@ static Graph *flat_copy(Arena *a, const Graph *f, GErr *e) {
   }
   if (!put_in_place(g, f, args, outs, e)) return NULL;
   for (size_t k = 0; k < f->output_count; k++) gr_output(g, outs[k]);
+  copy_writes(g, f);
   for (size_t k = 0; k < f->check_count; k++) {
     const SizeCheck *c = &f->checks[k];
     g->at = f->provs[c->prov];

@@ -19,10 +19,19 @@ ValMap map_new(Arena *a, const Graph *src) {
   return m;
 }
 
+void copy_writes(Graph *dst, const Graph *src) {
+  if (!src->write_count) return;
+  int *writes = ARENA_ARRAY(dst->arena, int, src->write_count);
+  memcpy(writes, src->writes, src->write_count * sizeof *writes);
+  dst->writes = writes;
+  dst->write_count = src->write_count;
+}
+
 Graph *copy_start(Arena *a, const Graph *g) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
   d->blocks = g->blocks;
+  copy_writes(d, g);
   gr_reserve(d, gr_room(g));
   return d;
 }

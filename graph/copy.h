@@ -20,7 +20,7 @@ static inline void map_set(ValMap *m, Val v, Val to) {
 
 ValMap map_new(Arena *a, const Graph *src); /* all VAL_NONE */
 bool prov_same(const Prov *a, const Prov *b);
-/* An empty graph with name, tables and alias classes of `g`. */
+/* An empty graph with name, tables, alias classes and writes of `g`. */
 Graph *copy_start(Arena *a, const Graph *g);
 /* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map
  * and results are entered in it. `regions` replace the node's (NULL = the same ones). The
@@ -32,6 +32,8 @@ Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in, Gra
 /* Copy the checks and, through the map, the outputs of m->src. */
 void copy_checks(Graph *dst, const Graph *src);
 void copy_outputs(Graph *dst, const ValMap *m);
+/* Copies which inputs the outputs are written to: dst has the same outputs first. */
+void copy_writes(Graph *dst, const Graph *src);
 /* Merges equal nodes of d as they are appended. */
 typedef struct Merge Merge;
 Merge *merge_new(Arena *a, Graph *d, size_t nodes); /* nodes: about how many */

@@ -210,6 +210,10 @@ struct Graph {
   size_t input_count, input_cap;
   Val *outputs;
   size_t output_count, output_cap;
+  /* Of the first `write_count` outputs: the input whose place in the program gets the value, so
+   * that a run may end by writing it to the input's memory (RunCtx.alone); -1: none. */
+  const int *writes;
+  size_t write_count;
   Prov at;              /* provenance given to the nodes made next */
   uint32_t alias_count; /* alias classes 1 .. alias_count are in use */
   /* Source text of the operands of the next gr_op, for help lines ("`a @ transpose(b)`"). Entries

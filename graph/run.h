@@ -30,6 +30,14 @@ typedef struct RunCtx {
    * input; it sets the entry to NULL then. An entry NULL: the input is borrowed. References that
    * the run leaves, however it ends, belong to the caller. NULL: all inputs are borrowed. */
   Tensor **owned;
+  /* Per input, for jit_run: nobody holds its memory but the place in the program that gets what is
+   * written to the input (Graph.writes), so the run may write it there, as its last act: the output
+   * is that tensor then. NULL: no input is. */
+  const bool *alone;
+  /* jit_run calls `commit` before the first such write, with all outputs; it takes them over, and
+   * may throw. After it the run ends well, interrupted or not. */
+  void (*commit)(void *ud, Tensor **out);
+  void *commit_ud;
   Pool *pool; /* threads of kernels of the reference evaluator; NULL: the caller alone */
 } RunCtx;
 /* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.

@@ -313,6 +313,11 @@ void mem_pool_add(Mem *m, void *obj, void (*release)(void *obj)) {
   m->pool[m->pool_count++] = (MemPoolItem){obj, release};
 }
 
+void mem_pool_take(Mem *m, size_t at) {
+  m->pool_count--;
+  memmove(&m->pool[at], &m->pool[at + 1], (m->pool_count - at) * sizeof *m->pool);
+}
+
 void mem_pool_trim(Mem *m) {
   if (m->pool_count) return;
   mem_free(m, m->pool, m->pool_cap * sizeof *m->pool);

@@ -131,6 +131,8 @@ void mem_pool_release(Mem *m, size_t mark);
 static inline void mem_pool_drain(Mem *m, size_t mark) {
   if (m->pool_count > mark) mem_pool_release(m, mark);
 }
+/* Takes item `at` of the pool back from it: the caller releases it. */
+void mem_pool_take(Mem *m, size_t at);
 /* Gives back the room of an empty pool. */
 void mem_pool_trim(Mem *m);
 

@@ -66,6 +66,7 @@ struct Engine {
   bool awake;
   char *scratch;
   size_t scratch_each, scratch_size;
+  bool held;
   KStatus *status, own; /* of the running kernel; used if the configuration has none */
   FILE *perf;
   EngCount count;
@@ -650,9 +651,10 @@ static bool emulated(Engine *g, KernelFn f, void *const *buf, const int64_t *arg
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt) {
   if (g->config.emulate) return emulated(g, f, buf, arg, iterations, local_bytes, st, interrupt);
-  g->status->failed = 0;
-  g->status->outside = 0;
-  Run r = {f, buf, arg, g->status, g->scratch, g->scratch_each};
+  KStatus quiet = {0}, *status = g->held ? &quiet : g->status;
+  status->failed = 0;
+  status->outside = 0;
+  Run r = {f, buf, arg, status, g->scratch, g->scratch_each};
   if (iterations <= 0) return !interrupt_asked(interrupt);
   if (work < iterations) work = iterations;
   int threads = work < (int64_t)OPS_PER_US * SERIAL_US ? 1 : pool_threads(g->pool);
@@ -666,13 +668,17 @@ bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_
       if (all) run_piece(&r, lo, iterations - lo > n ? lo + n : iterations, 0);
     }
   }
-  if (g->status->failed) st->failed = 1;
-  if (g->status->outside) {
-    st->outside = g->status->outside;
-    st->outside_buf = g->status->outside_buf;
-    st->outside_at = g->status->outside_at;
+  if (status->failed) st->failed = 1;
+  if (status->outside) {
+    st->outside = status->outside;
+    st->outside_buf = status->outside_buf;
+    st->outside_at = status->outside_at;
   }
-  return all && !interrupt_asked(&g->status->stop);
+  return all && !interrupt_asked(&status->stop);
+}
+
+void eng_hold(Engine *g, bool on) {
+  g->held = on;
 }
 
 int eng_threads(const Engine *g) {

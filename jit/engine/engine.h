@@ -75,6 +75,8 @@ bool eng_dump(Engine *g, const Kernel *k, unsigned what, Buf *out, Err *e);
  * language's and restored. */
 bool eng_run(Engine *g, KernelFn f, void *const *buf, const int64_t *arg, int64_t iterations,
              int64_t work, int64_t local_bytes, KStatus *st, const Interrupt *interrupt);
+/* Until it is off, kernels run to their ends, whoever sets `stop`. */
+void eng_hold(Engine *g, bool on);
 int eng_threads(const Engine *g);
 Pool *eng_pool(const Engine *g); /* between kernels anyone may use it */
 /* While a program runs, threads that wait for work do not sleep (pool_begin, pool_end). Off at

@@ -49,6 +49,7 @@ typedef struct Group {
   Val *outs; /* to materialise, in graph order */
   uint32_t out_count;
   const char *reason; /* why this group ends where it ends, for `ckl explain` */
+  bool late;          /* it runs in the last phase of a run, in which nothing fails (order.c) */
 } Group;
 
 /* What a kernel's buffer is, in the order of Kernel.bufs. */

@@ -5,6 +5,9 @@
  * A step of one node gets tensors over those addresses and holds its results as tensors of their
  * own. A result is made before the first step that writes it. An input that the run owns is
  * released after the last step that reads it.
+ * The last phase of a run, which may be empty, begins when nothing can fail any more: all tensors
+ * are made, and the caller has done what it does with them. In it values that the program keeps in
+ * place of an input are written to the input's memory, each as soon as it may be.
  * Invariant: no memory of the arena leaves; the pool releases everything when an effect throws.
  */
 #include <stdio.h>
@@ -14,6 +17,8 @@
 #include "graph/run.h"
 #include "graph/structure.h"
 #include "jit/plan/plan.h"
+
+typedef struct Account Account;
 
 /* One run. Its tensors are in f, so that a call allocates nothing else. */
 typedef struct Exec {
@@ -32,6 +37,8 @@ typedef struct Exec {
   size_t retold;
   size_t made, dropped; /* of Plan.makes and drops: those that are done */
   bool lost;            /* an input is gone */
+  bool last;            /* the last phase: nothing fails, and an interrupt waits */
+  Account *account;
 } Exec;
 
 /* ---- effects are counted, so that the run that reports an error does not repeat them. Results of
@@ -116,6 +123,8 @@ static void start_inner(Exec *x, RunCtx *c) {
   x->inner = *c;
   x->inner.nodes_run = 0;
   x->inner.owned = NULL;
+  x->inner.alone = NULL;
+  x->inner.commit = NULL;
   x->inner.body = run_body;
   x->inner.body_ud = x;
   if (jit_engine(x->f->j)) x->inner.pool = eng_pool(jit_engine(x->f->j));
@@ -297,7 +306,9 @@ static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
   bool ok = true;
   for (int64_t lo = 0; lo < l->iterations && !st->failed && ok;) {
     int64_t hi = l->iterations - lo > 64 ? lo + 64 : l->iterations;
-    if (interrupt_asked(x->c->interrupt))
+    if (x->last)
+      ok = lp_run_in(x->f->room, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e);
+    else if (interrupt_asked(x->c->interrupt))
       ok = stopped(x);
     else if (!lp_run_within(m, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e)) {
       ok = e.nomem ? no_memory(x)
@@ -342,7 +353,8 @@ static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
     return ok;
   }
   if (!eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->iterations, l->work,
-               l->local_bytes, st, x->c->interrupt)) {
+               l->local_bytes, st, x->last ? NULL : x->c->interrupt) &&
+      !x->last) {
     return stopped(x);
   }
   return !st->outside || left_buffer(x, s, l, st);
@@ -364,6 +376,12 @@ static void run_release(void *obj) {
     tn_unref(f->helds[i]);
     f->helds[i] = NULL;
   }
+  for (size_t i = 0; i < p->store_count; i++) {
+    tn_unref(f->stored[i]);
+    f->stored[i] = NULL;
+  }
+  mem_free(f->j->mem, f->room, f->room_bytes);
+  f->room = NULL;
   f->j->depth--;
   f->running = false;
 }
@@ -494,7 +512,7 @@ static bool give(Exec *x, Tensor **out) {
   const Graph *g = x->f->plan->g;
   for (size_t i = 0; i < g->output_count; i++) {
     out[i] = NULL;
-    if (gr_type(g, g->outputs[i])->kind == TK_TOKEN) continue;
+    if (gr_type(g, g->outputs[i])->kind == TK_TOKEN || x->f->plan->is_store[i]) continue;
     out[i] = tensor_of(x, g->outputs[i], UINT32_MAX);
     if (out[i]) continue;
     while (i-- > 0) {
@@ -503,7 +521,59 @@ static bool give(Exec *x, Tensor **out) {
     }
     return false;
   }
+  for (size_t i = 0; i < x->f->plan->store_count; i++) {
+    const Store *store = &x->f->plan->stores[i];
+    Tensor *t = x->f->stored[i];
+    out[store->output] = tn_ref(t ? t : x->in[store->input]);
+  }
   return true;
+}
+
+/* ---- the last phase */
+
+/* Whether input i can be written where it is: nobody but the caller's place holds its memory. */
+static bool is_alone(const Exec *x, size_t i) {
+  const Tensor *t = x->in[i];
+  bool emulated = x->f->j->engine && eng_config(x->f->j->engine)->emulate; /* it may give up */
+  return x->c->alone && x->c->alone[i] && t->rc == 1 && t->store->rc == 1 &&
+         !t->store->foreign_free && t->store->dev == DEV_CPU && tn_is_contiguous(t) &&
+         (uint64_t)tn_bytes(t) == t->store->bytes && !emulated;
+}
+
+/* Makes tensors for the values whose inputs somebody else holds. */
+static bool make_stored(Exec *x) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  for (size_t i = 0; i < p->store_count; i++) {
+    const Store *store = &p->stores[i];
+    int64_t dim[CKL_MAX_RANK];
+    Val v = p->g->outputs[store->output];
+    const Type *t = gr_type(p->g, v);
+    if (is_alone(x, store->input)) continue;
+    if (!value_dims(x, v, dim)) return false;
+    f->stored[i] = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+    if (!f->stored[i]) return false;
+  }
+  size_t room = 0;
+  for (size_t i = p->tail; i < p->step_count && !f->j->engine; i++) {
+    const Step *s = &p->steps[i];
+    size_t n = lp_run_room(p->low.launches[s->launch].k, x->b->launches[s->launch].args);
+    if (n > room) room = n;
+  }
+  f->room_bytes = room;
+  if (room) f->room = mem_try(x->c->mem, NULL, 0, room);
+  return f->room || !room;
+}
+
+/* Copies the values that are stored before this step to where they stay. */
+static void store_values(Exec *x, uint32_t step, size_t *stored) {
+  const Plan *p = x->f->plan;
+  for (; *stored < p->store_count && p->stores[*stored].at == step; (*stored)++) {
+    const Store *store = &p->stores[*stored];
+    Tensor *t = x->f->stored[*stored] ? x->f->stored[*stored] : x->in[store->input];
+    Place at = p->place[plan_index(p->g, store->v)];
+    memcpy(tn_data(t), x->arena + x->b->offset[at.index], (size_t)tn_bytes(t));
+  }
 }
 
 static double now(void) {
@@ -534,43 +604,79 @@ static void poison_dead(const Exec *x, uint32_t step) {
 /* FAILED: a kernel set the fail flag, and the reference evaluator must report the error. */
 typedef enum Outcome { RUN_OK, RUN_ERROR, RUN_FAILED, RUN_NO_ROOM } Outcome;
 
+static bool close_account(Exec *x, Account *a, int64_t copied);
+
+/* Begins the last phase. The account ends before the caller makes anything. */
+static Outcome begin_last(Exec *x, Tensor **out) {
+  JitFn *f = x->f;
+  if (!make_stored(x)) {
+    if (!x->lost && !x->effects) return RUN_NO_ROOM;
+    no_memory(x);
+    return RUN_ERROR;
+  }
+  if (!give(x, out)) return RUN_ERROR;
+  if (!close_account(x, x->account, x->copied)) {
+    for (size_t i = 0; i < f->g->output_count; i++) {
+      tn_unref(out[i]);
+      out[i] = NULL;
+    }
+    return RUN_ERROR;
+  }
+  if (x->c->commit) x->c->commit(x->c->commit_ud, out);
+  x->last = true;
+  if (f->j->engine) eng_hold(f->j->engine, true);
+  return RUN_OK;
+}
+
+static Outcome run_step(Exec *x, uint32_t i, KStatus *st) {
+  JitFn *f = x->f;
+  const Plan *p = f->plan;
+  const Step *s = &p->steps[i];
+  double start = f->times ? now() : 0;
+  bool done;
+  if (!make_results(x, i, &done)) {
+    if (!x->lost && !x->effects) return RUN_NO_ROOM;
+    no_memory(x);
+    return RUN_ERROR;
+  }
+  if (s->kind == STEP_NODE) {
+    if (!run_node(x, s)) {
+      x->e->operand = (int)p->origin[s->node];
+      return RUN_ERROR;
+    }
+  } else if (!s->moved && !done) {
+    if (!run_kernel(x, s, st)) return RUN_ERROR;
+    if (st->failed) return RUN_FAILED;
+  }
+  if (f->times && !s->moved && !done) note_time(x, i, now() - start);
+  for (size_t k = 0; k < p->held_count; k++) {
+    if (p->helds[k].last != i) continue;
+    tn_unref(f->helds[k]);
+    f->helds[k] = NULL;
+  }
+  drop_inputs(x, i);
+  return RUN_OK;
+}
+
 static Outcome run_steps(Exec *x, Tensor **out) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
   KStatus st = {0};
+  size_t stored = 0;
+  Outcome o = RUN_OK;
   memset(f->gone, 0, p->g->input_count);
   if (!prepare(x)) return RUN_NO_ROOM;
   if (f->j->config.check) memset(x->arena, POISON, (size_t)x->b->arena_bytes);
-  for (size_t i = 0; i < p->step_count; i++) {
-    const Step *s = &p->steps[i];
-    double start = f->times ? now() : 0;
-    bool done;
-    if (!make_results(x, (uint32_t)i, &done)) {
-      if (!x->lost && !x->effects) return RUN_NO_ROOM;
-      no_memory(x);
-      return RUN_ERROR;
-    }
-    if (s->kind == STEP_NODE) {
-      if (!run_node(x, s)) {
-        x->e->operand = (int)p->origin[s->node];
-        return RUN_ERROR;
-      }
-    } else if (!s->moved && !done) {
-      if (!run_kernel(x, s, &st)) return RUN_ERROR;
-      if (st.failed) return RUN_FAILED;
-    }
-    if (f->times && !s->moved && !done) note_time(x, i, now() - start);
-    if (f->j->config.check) poison_dead(x, (uint32_t)i);
-    for (size_t k = 0; k < p->held_count; k++) {
-      if (p->helds[k].last != i) continue;
-      tn_unref(f->helds[k]);
-      f->helds[k] = NULL;
-    }
-    drop_inputs(x, (uint32_t)i);
+  for (uint32_t i = 0; i <= p->step_count && o == RUN_OK; i++) {
+    if (i > 0) o = run_step(x, i - 1, &st);
+    if (p->store_count && o == RUN_OK && i == p->tail) o = begin_last(x, out);
+    if (x->last) store_values(x, i, &stored);
+    if (f->j->config.check && i > 0) poison_dead(x, i - 1);
   }
-  if (!give(x, out)) return RUN_ERROR;
-  x->c->nodes_run += x->inner.nodes_run + f->nodes;
-  return RUN_OK;
+  if (x->last && f->j->engine) eng_hold(f->j->engine, false);
+  if (o == RUN_OK && !x->last && !give(x, out)) o = RUN_ERROR;
+  if (o == RUN_OK) x->c->nodes_run += x->inner.nodes_run + f->nodes;
+  return o;
 }
 
 /* ---- again, by the evaluator */
@@ -610,15 +716,28 @@ static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, G
 }
 
 /* ---- the account of one run, JitConfig.check */
-typedef struct Account {
+struct Account {
   size_t live, peak;
   int64_t want;
   bool on, at_most; /* at_most: tensors alone, and no more than `want` */
-} Account;
+};
 
 /* The bytes by which a block of `have` bytes (0: none) grows to hold `need`. */
 static int64_t grows(int64_t have, int64_t need) {
   return need <= have ? 0 : have ? need - have : need + 64;
+}
+
+/* Bytes of the tensors that make_stored makes, and those of their descriptions. */
+static int64_t stores_now(const Exec *x, int64_t *headers) {
+  const Plan *p = x->f->plan;
+  int64_t sum = 0;
+  for (size_t i = 0; i < p->store_count; i++) {
+    const Tensor *t = x->in[p->stores[i].input];
+    if (is_alone(x, p->stores[i].input)) continue;
+    sum += tn_bytes(t);
+    *headers += (int64_t)(sizeof(Tensor) + sizeof(Storage) + 64);
+  }
+  return sum;
 }
 
 static void open_account(Exec *x, Account *a) {
@@ -631,6 +750,7 @@ static void open_account(Exec *x, Account *a) {
   a->on = jit_peak(x->f, x->b->env, &p) && p.bound;
   a->at_most = !p.exact;
   if (!a->on) return;
+  p.outputs += stores_now(x, &p.headers);
   int64_t block = (int64_t)j->blocks[j->depth].bytes;
   int64_t scratch = (int64_t)eng_scratch_bytes(j->engine);
   int64_t once = 64 + (p.arena ? 0 : 64) + (p.scratch ? 64 : 0); /* of headers: of the two blocks */
@@ -646,6 +766,7 @@ static void open_account(Exec *x, Account *a) {
 static bool close_account(Exec *x, Account *a, int64_t copied) {
   Mem *m = x->c->mem;
   if (!a->on) return true;
+  a->on = false;
   size_t *peak = a->at_most ? &m->data_peak[DEV_CPU] : &m->peak;
   int64_t took = (int64_t)(*peak - a->live), want = a->want + copied;
   if (*peak < a->peak) *peak = a->peak;
@@ -657,15 +778,17 @@ static bool close_account(Exec *x, Account *a, int64_t copied) {
 /* The most bytes of results and dense copies of inputs alive at once; -1: no memory to count. */
 static int64_t tensors_at_once(const Exec *x) {
   const Plan *p = x->f->plan;
-  size_t n = p->g->input_count, bytes = (n + 1) * sizeof(int64_t);
+  size_t n = p->g->input_count, bytes = (n + 1) * (sizeof(int64_t) + sizeof(bool));
   int64_t *dense = mem_try(x->c->mem, NULL, 0, bytes);
   if (!dense) return -1;
+  bool *alone = (bool *)(dense + n + 1);
   for (size_t i = 0; i < n; i++) {
     const Tensor *t = x->in[i];
     bool copied = p->input_used[i] && !tn_is_contiguous(t);
     dense[i] = copied ? tn_bytes(t) : 0;
+    alone[i] = is_alone(x, i);
   }
-  int64_t sum = jit_tensors(x->f, x->b->env, dense);
+  int64_t sum = jit_tensors(x->f, x->b->env, dense, alone);
   mem_free(x->c->mem, dense, bytes);
   return sum;
 }
@@ -740,8 +863,14 @@ static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor 
   f->running = true;
   f->j->count.runs++;
   f->j->depth++;
+  x.account = &account;
   mem_pool_add(m, f, run_release);
   Outcome o = run_steps(&x, out);
+  if (x.last) { /* the pool has what `commit` put there */
+    mem_pool_take(m, mark);
+    run_release(f);
+    return o == RUN_OK;
+  }
   mem_pool_drain(m, mark);
   if (o == RUN_OK && close_account(&x, &account, x.copied)) return true;
   if (o == RUN_OK) {

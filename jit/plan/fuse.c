@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "graph/copy.h"
+#include "graph/cost.h"
 #include "graph/opcode.h"
 #include "jit/lower/lower_op.h"
 #include "jit/plan/plan.h"
@@ -147,6 +148,7 @@ typedef struct Part { /* a group in the making */
   uint8_t kind;
   bool dead, fails;
   bool early, late; /* has a node of the forward, has one of the backward */
+  bool update;      /* has a node that only writes need */
   uint32_t anchor;  /* the node that is not pointwise, or NOBODY */
   uint32_t *nodes;
   uint32_t count, cap; /* not sorted */
@@ -172,12 +174,14 @@ typedef struct NodeInfo {
   bool live, memory, inner; /* memory: a reader needs it there; inner: inlined, never an out */
   bool after;               /* a contraction of a strip's rows: no node of the group follows it */
   bool right;               /* the rows are its right operand: its transpose is computed */
+  bool update;              /* pointwise, and needed only for what is written to inputs */
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
 
 typedef struct Fuse {
   Arena *a;
   const Graph *g;
+  const int64_t *env; /* typical sizes, or NULL */
   NodeInfo *n;
   Part *parts;
   size_t part_count, part_cap;
@@ -421,6 +425,25 @@ static void look(Fuse *f) {
       NodeInfo *y = x->edges[k].from == NOBODY ? NULL : &f->n[x->edges[k].from];
       if (y) y->reader[y->reader_count++] = i;
     }
+  }
+}
+
+/* Marks the updates of params: pointwise nodes whose values are written to inputs (Graph.writes),
+ * or are read by such nodes alone. */
+static void find_updates(Fuse *f) {
+  const Graph *g = f->g;
+  bool *result = ARENA_ARRAY(f->a, bool, g->node_count + 1);
+  for (size_t i = 0; i < g->output_count; i++) {
+    Val v = g->outputs[i];
+    while (low_pulled(g, v.node) && g->nodes[v.node].operand_count) v = gr_operand(g, v.node, 0);
+    if (i >= g->write_count || g->writes[i] < 0) result[v.node] = true;
+  }
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0 && g->write_count;) {
+    NodeInfo *x = &f->n[i];
+    x->update = x->live && computed(f, i) && !result[i] && (x->leaves || x->reader_count) &&
+                kind_of((OpCode)node_at(f, i)->op) == GROUP_POINT && !must_run(node_at(f, i));
+    for (uint32_t k = 0; k < x->reader_count && x->update; k++)
+      x->update = f->n[x->reader[k]].update;
   }
 }
 
@@ -684,6 +707,7 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   a->fails |= b->fails;
   a->early |= b->early;
   a->late |= b->late;
+  a->update |= b->update;
   if (a->anchor == NOBODY) a->anchor = b->anchor;
   b->dead = true;
   b->count = 0;
@@ -722,9 +746,23 @@ static bool is_hoisted(const Fuse *f, uint32_t ia, uint32_t ib, GroupKind kind) 
   return b < a && a != NOBODY && f->heavy[a] - f->heavy[b] > most;
 }
 
+/* Whether one group is an update and the other a contraction of factors that are larger than its
+ * value, a gradient. Updates come last (order.c), and the factors would wait for them. */
+static bool waits_for_update(const Fuse *f, const Part *a, const Part *b) {
+  const Part *dot = contracts(f, a) ? a : b;
+  if (!contracts(f, dot) || !(dot == a ? b : a)->update) return false;
+  int64_t factors = 0;
+  for (uint32_t k = 0; k < node_at(f, dot->anchor)->operand_count; k++)
+    factors = cost_add(
+        factors, cost_room(f->g, gr_type(f->g, gr_operand(f->g, dot->anchor, (int)k)), f->env));
+  return factors > cost_room(f->g, gr_type(f->g, (Val){dot->anchor, 0}), f->env);
+}
+
 static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   Part *a = &f->parts[ia], *b = &f->parts[ib];
-  if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b)) return;
+  if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b) ||
+      waits_for_update(f, a, b))
+    return;
   if (a->fails || b->fails) {
     uint32_t lo = a->epoch_lo < b->epoch_lo ? a->epoch_lo : b->epoch_lo;
     uint32_t hi = a->epoch_hi > b->epoch_hi ? a->epoch_hi : b->epoch_hi;
@@ -882,6 +920,7 @@ static void start_part(Fuse *f, uint32_t node) {
   const Prov *prov = &f->g->provs[n->prov];
   p.late = prov->recomputed || prov->backward;
   p.early = node < f->forward;
+  p.update = x->update;
   p.epoch_lo = p.epoch_hi = x->epoch;
   p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
             n->op != OP_SLICE;
@@ -1141,9 +1180,9 @@ static bool is_heavy(const Graph *g, uint32_t i) {
   return k != GROUP_POINT && k != GROUP_REDUCE && !low_pulled(g, i);
 }
 
-void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
+void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out) {
   stack_check();
-  Fuse f = {.a = a, .g = g};
+  Fuse f = {.a = a, .g = g, .env = env};
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
   f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
@@ -1154,10 +1193,11 @@ void fuse(Arena *a, const Graph *g, bool apart, Groups *out) {
   f.heavy = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   for (uint32_t i = 0; i < g->node_count; i++) f.heavy[i + 1] = f.heavy[i] + is_heavy(g, i);
   look(&f);
+  find_updates(&f);
   make_parts(&f, apart);
   if (put_out(&f, out)) return;
   /* Groups wait for each other, since the search missed a cycle. Single nodes never do. */
   CK_ASSERT(a->mem, !apart);
   out->count = 0;
-  fuse(a, g, true, out);
+  fuse(a, g, env, true, out);
 }

@@ -203,6 +203,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   f->gone = ARENA_ARRAY(a, bool, inputs + 1);
   f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
   f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
+  f->stored = ARENA_ARRAY(a, Tensor *, p->store_count + 1);
   if (j->config.profile) f->times = ARENA_ARRAY(a, struct StepTime, p->step_count + 1);
   f->regions = ARENA_ARRAY(a, JitFn *, p->g->region_count + 1);
   for (size_t i = 0; i < p->step_count; i++) {
@@ -302,7 +303,7 @@ static void count_views(const JitFn *f, const int64_t *env, JitPeak *p) {
   for (size_t i = 0; i < g->output_count; i++) {
     Val v = g->outputs[i];
     int64_t views = 0;
-    if (gr_type(g, v)->kind == TK_TOKEN) continue;
+    if (gr_type(g, v)->kind == TK_TOKEN || plan->is_store[i]) continue;
     for (; !plan->place[plan_index(g, v)].kind; v = gr_operand(g, v.node, 0)) {
       views += g->nodes[v.node].op != OP_ALIAS && g->nodes[v.node].op != OP_STOP;
       if (g->nodes[v.node].operand_count) continue;
@@ -416,15 +417,30 @@ int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from) 
   return sum;
 }
 
-int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense) {
+int64_t jit_stores(JitFn *f, const int64_t *env, const bool *alone, int64_t *headers) {
+  const Plan *p = f->plan;
+  int64_t sum = 0;
+  if (f->reference) return 0;
+  for (size_t i = 0; i < p->store_count; i++) {
+    if (alone && alone[p->stores[i].input]) continue;
+    sum += value_bytes(p->g, p->stores[i].v, env);
+    if (headers) *headers += (int64_t)(sizeof(Tensor) + sizeof(Storage) + 64);
+  }
+  return sum;
+}
+
+int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense, const bool *alone) {
   JitPeak all;
   if (!jit_peak(f, env, &all)) return 0;
   const Plan *p = f->plan;
-  int64_t now = 0, most = all.outputs, results = 0;
+  int64_t now = 0, results = 0, stores = jit_stores(f, env, alone, NULL);
+  all.outputs += stores;
+  int64_t most = all.outputs;
   size_t made = 0, dropped = 0;
   for (size_t i = 0; i < p->inputs; i++)
     if (p->input_used[i]) now += dense[i];
   for (uint32_t i = 0; i < p->step_count; i++) {
+    if (i == p->tail) results += stores;
     for (; made < p->result_count && p->makes[made].step <= i; made++)
       results += value_bytes(p->g, p->results[p->makes[made].index], env);
     if (now + results > most) most = now + results;

@@ -73,7 +73,7 @@ typedef struct JitPeak {
   int64_t live;    /* most of the arena in use at once: no placement makes the arena smaller */
   int64_t panels;  /* packed operands within `live` */
   int64_t scratch; /* workspace of all threads */
-  int64_t outputs; /* new tensors */
+  int64_t outputs; /* new tensors, without what may be written to inputs: jit_stores */
   int64_t saved;   /* of the arena, in use between the forward and the backward */
   /* descriptions of tensors, and alignment of blocks: the allocator hands out arena + scratch +
    * outputs + headers, to the byte */
@@ -89,8 +89,12 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
 int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from);
 /* The most bytes of results and of dense copies of inputs alive at once. `dense` has the bytes of
  * the copy of each input, 0 = none. A result is made before the first step that writes it, and a
- * copy is freed after the last step that reads it. 0 if jit_peak returns false. */
-int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense);
+ * copy is freed after the last step that reads it. `alone` as in RunCtx. 0 if jit_peak returns
+ * false. */
+int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense, const bool *alone);
+/* Bytes of the new tensors for values that are written to inputs which are not alone. Adds the
+ * bytes of their descriptions to *headers (may be NULL). */
+int64_t jit_stores(JitFn *f, const int64_t *env, const bool *alone, int64_t *headers);
 /* The arena that the values of block `id` would need alone, from its forward to the end of its
  * backward. Values that nodes outside of the block read are not counted. */
 int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id);

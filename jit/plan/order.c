@@ -6,11 +6,19 @@
  * definitions of "more"; their orders are compared by the most bytes alive at once, and the first
  * of the best is taken. Memory of results exists from the beginning and does not count.
  *
+ * A value that is written to an input (Graph.writes) lies in the arena until the last phase of the
+ * run, in which nothing fails. Its group is `late`, which means that it runs in that phase and the
+ * value is gone at once, if what it reads takes no more memory than what it makes. So the update of
+ * an optimizer is late; a product with the update as its epilogue is, if the factors are smaller
+ * than the params.
+ *
  * Invariant: a group runs after the groups whose values it reads; effects and nodes that may fail
- * keep their order among each other. */
+ * keep their order among each other; a late group cannot fail, and all groups behind it are late.
+ */
 #include <string.h>
 
 #include "graph/cost.h"
+#include "graph/opcode.h"
 #include "jit/plan/plan.h"
 
 typedef struct Item { /* a group */
@@ -21,6 +29,7 @@ typedef struct Item { /* a group */
   uint32_t *before;
   size_t before_count, before_cap;
   bool ordered; /* keeps its order among all such groups */
+  bool late;
 } Item;
 
 typedef struct Order {
@@ -30,6 +39,8 @@ typedef struct Order {
   Item *items;
   uint32_t *owner;   /* per entry of g->types: the group that makes it, or NOBODY */
   int64_t *bytes;    /* per entry: 0 if the value does not lie in the arena */
+  bool *leaves;      /* per entry: a result */
+  bool *stored;      /* per entry: it is written to an input */
   uint32_t *readers; /* per entry: groups that read it */
   /* of one try */
   uint32_t *left, *waits, *seq, *best;
@@ -72,6 +83,52 @@ static void waits_for(Order *o, uint32_t group, uint32_t earlier) {
   VEC_PUSH(o->a, e->before, e->before_count, e->before_cap, group);
 }
 
+/* ---- writes to inputs */
+
+/* The value in memory of which v is a view. */
+static Val base_of(const Graph *g, const bool *made, Val v) {
+  while (!made[plan_index(g, v)] && low_pulled(g, v.node) && g->nodes[v.node].operand_count)
+    v = gr_operand(g, v.node, 0);
+  return v;
+}
+
+/* Whether v has the elements of `base`, of which it is a view, in their order. */
+static bool whole(const Graph *g, Val v, Val base) {
+  while (!val_eq(v, base)) {
+    OpCode op = (OpCode)g->nodes[v.node].op;
+    if (op != OP_RESHAPE && op != OP_ALIAS && op != OP_STOP) return false;
+    v = gr_operand(g, v.node, 0);
+  }
+  return true;
+}
+
+static bool same_type(const Graph *g, Val a, Val b) {
+  const Type *x = gr_type(g, a), *y = gr_type(g, b);
+  bool same = x->kind == y->kind && x->dtype == y->dtype && x->dev == DEV_CPU &&
+              y->dev == DEV_CPU && x->rank == y->rank;
+  for (int k = 0; same && k < x->rank; k++)
+    same = dim_compare(g->dims, x->dim[k], y->dim[k]) == DIM_EQUAL;
+  return same;
+}
+
+const Val *order_writes(Arena *a, const Graph *g, const bool *made) {
+  Val *store = ARENA_ARRAY(a, Val, g->output_count + 1);
+  uint32_t *uses = ARENA_ARRAY(a, uint32_t, g->type_count + 1); /* outputs, by their bases */
+  for (size_t k = 0; k < g->output_count; k++) store[k] = VAL_NONE;
+  if (!g->write_count) return store;
+  for (size_t k = 0; k < g->output_count; k++)
+    uses[plan_index(g, base_of(g, made, g->outputs[k]))]++;
+  for (size_t k = 0; k < g->output_count && k < g->write_count; k++) {
+    if (g->writes[k] < 0) continue;
+    Val v = g->outputs[k], base = base_of(g, made, v), input = g->inputs[g->writes[k]];
+    if (made[plan_index(g, base)] && uses[plan_index(g, base)] == 1 && whole(g, v, base) &&
+        !uses[plan_index(g, input)] && same_type(g, v, input))
+      store[k] = base;
+  }
+  return store;
+}
+
+/* ---- groups */
 static void look(Order *o, const int64_t *env) {
   const Graph *g = o->g;
   const Groups *groups = o->groups;
@@ -104,35 +161,81 @@ static void look(Order *o, const int64_t *env) {
     if (last != NOBODY) waits_for(o, i, last);
     last = i;
   }
+  bool *made = ARENA_ARRAY(o->a, bool, g->type_count + 1);
+  for (size_t i = 0; i < g->type_count; i++) made[i] = o->owner[i] != NOBODY;
+  const Val *stores = order_writes(o->a, g, made);
   for (size_t i = 0; i < g->output_count; i++) { /* outputs do not lie in the arena */
     Val v = g->outputs[i];
-    for (;;) {
+    bool store = !val_none(stores[i]);
+    if (store) o->stored[plan_index(g, stores[i])] = true;
+    while (!store) {
       o->bytes[plan_index(g, v)] = 0;
+      o->leaves[plan_index(g, v)] = true;
       if (!low_pulled(g, v.node) || !g->nodes[v.node].operand_count) break;
       v = gr_operand(g, v.node, 0);
     }
   }
 }
 
-/* Bytes that running group i adds, and those that it frees afterwards. */
+/* Whether group i may run when nothing can fail any more, given the groups behind it. */
+static bool may_be_late(const Order *o, uint32_t i) {
+  const Group *x = &o->groups->items[i];
+  const Item *it = &o->items[i];
+  bool ok = !it->ordered && group_has_kernel(x), stores = false;
+  int64_t holds = 0, makes = 0;
+  for (uint32_t k = 0; k < x->out_count; k++) {
+    uint32_t v = plan_index(o->g, x->outs[k]);
+    ok &= !o->leaves[v];
+    stores |= o->stored[v];
+    if (o->stored[v]) makes += o->bytes[v];
+  }
+  for (size_t k = 0; k < it->before_count; k++) ok &= o->items[it->before[k]].late;
+  for (size_t k = 0; k < it->read_count; k++)
+    if (!o->stored[it->reads[k]]) holds += o->bytes[it->reads[k]];
+  return ok && (stores ? holds <= makes : it->before_count > 0);
+}
+
+/* Finds the late groups: those that write to inputs, and all that read what they make. */
+static void find_late(Order *o) {
+  size_t n = o->groups->count;
+  for (uint32_t i = (uint32_t)n; i-- > 0;) o->items[i].late = may_be_late(o, i);
+  for (uint32_t i = 0; i < n; i++) {
+    const Group *x = &o->groups->items[i];
+    Item *it = &o->items[i];
+    bool wanted = false;
+    for (uint32_t k = 0; k < x->out_count; k++) wanted |= o->stored[plan_index(o->g, x->outs[k])];
+    for (size_t k = 0; k < it->after_count; k++) wanted |= o->items[it->after[k]].late;
+    it->late &= wanted;
+  }
+}
+
+/* Bytes that running group i adds, and those that it frees afterwards. What is stored stays. */
 static void effect_of(const Order *o, uint32_t i, int64_t *adds, int64_t *frees) {
   const Group *x = &o->groups->items[i];
   const Item *it = &o->items[i];
   *adds = *frees = 0;
   for (uint32_t k = 0; k < x->out_count; k++) *adds += o->bytes[plan_index(o->g, x->outs[k])];
   for (size_t k = 0; k < it->read_count; k++)
-    if (o->left[it->reads[k]] == 1) *frees += o->bytes[it->reads[k]];
+    if (o->left[it->reads[k]] == 1 && !o->stored[it->reads[k]]) *frees += o->bytes[it->reads[k]];
 }
 
-/* Makes one order and returns the most bytes alive in it. A group that adds at most `most` bytes
- * more than it frees runs at once. */
+/* Makes one order of the groups that are not late, and returns the most bytes alive in it. A group
+ * that adds at most `most` bytes more than it frees runs at once. */
 static int64_t try_order(Order *o, int64_t most) {
-  size_t n = o->groups->count;
+  size_t n = o->groups->count, early = n;
   int64_t live = 0, peak = 0;
   memcpy(o->left, o->readers, o->g->type_count * sizeof *o->left);
-  memset(o->done, 0, n);
-  for (size_t i = 0; i < n; i++) o->waits[i] = (uint32_t)o->items[i].after_count;
-  for (size_t done = 0, first = 0; done < n; done++) {
+  for (size_t i = 0; i < n; i++) {
+    o->waits[i] = (uint32_t)o->items[i].after_count;
+    o->done[i] = o->items[i].late;
+    if (o->done[i]) o->seq[--early] = (uint32_t)i;
+  }
+  for (size_t i = early, k = n; i < k--; i++) { /* the late ones in the order in which they stand */
+    uint32_t x = o->seq[i];
+    o->seq[i] = o->seq[k];
+    o->seq[k] = x;
+  }
+  for (size_t done = 0, first = 0; done < early; done++) {
     uint32_t take = NOBODY;
     int64_t best = 0, adds, frees;
     while (o->done[first]) first++;
@@ -152,7 +255,7 @@ static int64_t try_order(Order *o, int64_t most) {
     const Group *x = &o->groups->items[take];
     for (uint32_t k = 0; k < x->out_count; k++) { /* outs without readers */
       uint32_t v = plan_index(o->g, x->outs[k]);
-      if (!o->readers[v]) live -= o->bytes[v];
+      if (!o->readers[v] && !o->stored[v]) live -= o->bytes[v];
     }
     const Item *it = &o->items[take];
     for (size_t k = 0; k < it->read_count; k++) o->left[it->reads[k]]--;
@@ -165,11 +268,13 @@ static int64_t try_order(Order *o, int64_t most) {
 
 int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups) {
   size_t n = groups->count, values = g->type_count + 1;
-  if (n < 3) return 0;
+  if (n < 3 && !g->write_count) return 0;
   Order o = {.a = a, .g = g, .groups = groups};
   o.items = ARENA_ARRAY(a, Item, n);
   o.owner = ARENA_ARRAY(a, uint32_t, values);
   o.bytes = ARENA_ARRAY(a, int64_t, values);
+  o.leaves = ARENA_ARRAY(a, bool, values);
+  o.stored = ARENA_ARRAY(a, bool, values);
   o.readers = ARENA_ARRAY(a, uint32_t, values);
   o.left = ARENA_ARRAY(a, uint32_t, values);
   o.waits = ARENA_ARRAY(a, uint32_t, n);
@@ -177,6 +282,7 @@ int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *group
   o.best = ARENA_ARRAY(a, uint32_t, n);
   o.done = ARENA_ARRAY(a, bool, n);
   look(&o, env);
+  find_late(&o);
   static const int64_t most[] = {INT64_MIN, -1, 0};
   int64_t least = INT64_MAX;
   for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
@@ -186,7 +292,10 @@ int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *group
     memcpy(o.best, o.seq, n * sizeof *o.best);
   }
   Group *now = ARENA_ARRAY(a, Group, n);
-  for (size_t i = 0; i < n; i++) now[i] = groups->items[o.best[i]];
+  for (size_t i = 0; i < n; i++) {
+    now[i] = groups->items[o.best[i]];
+    now[i].late = o.items[o.best[i]].late;
+  }
   memcpy(groups->items, now, n * sizeof *now);
-  return least;
+  return n < 3 ? 0 : least;
 }

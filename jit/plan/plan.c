@@ -30,23 +30,19 @@ static void mark_outs(Maker *m, const Group *x, size_t steps) {
   }
 }
 
-/* Whether the evaluator runs the group. */
-static bool by_node(const Group *x) {
-  return x->kind == GROUP_REF || x->kind == GROUP_REGION || x->kind == GROUP_EFFECT;
-}
-
 static void add_kernels(Maker *m, Group x) {
   stack_check();
   Plan *p = m->p;
   GErr e;
   size_t launch = p->low.count, panel = p->low.panel_count;
-  bool whole = by_node(&x);
+  bool whole = !group_has_kernel(&x);
   if (!whole && !reuse_lower(m->alike, &m->lower, &x, p->arena, &p->low, &e)) {
     if (x.node_count > 1) {
       for (uint32_t i = 0; i < x.node_count; i++) {
         Group one;
         if (!fuse_one(p->arena, p->g, x.nodes[i], m->used, &one)) continue;
         one.reason = arena_printf(p->arena, "apart, since the whole has no kernel: %s", e.text);
+        one.late = x.late;
         add_kernels(m, one);
       }
       return;
@@ -65,7 +61,7 @@ static void add_kernels(Maker *m, Group x) {
   }
   uint32_t slot = (uint32_t)p->slot_count;
   for (size_t i = panel; i < p->low.panel_count; i++) {
-    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0, true, false};
+    Slot s = {p->low.panels[i].dtype, p->low.panels[i].count, UINT32_MAX, 0, true, false, false};
     VEC_PUSH(p->arena, p->slots, p->slot_count, p->slot_cap, s);
   }
   for (size_t i = launch; i < p->low.count; i++) {
@@ -82,7 +78,18 @@ static void add_kernels(Maker *m, Group x) {
 /* ---- places */
 static void place_results(Plan *p) {
   const Graph *g = p->g;
+  bool *made = ARENA_ARRAY(p->arena, bool, g->type_count + 1);
+  for (size_t i = 0; i < g->type_count; i++) made[i] = p->place[i].kind != PLACE_NONE;
+  const Val *stores = order_writes(p->arena, g, made);
+  p->is_store = ARENA_ARRAY(p->arena, bool, g->output_count + 1);
   for (size_t i = 0; i < g->output_count; i++) {
+    if (!val_none(stores[i]) && p->place[plan_index(g, stores[i])].kind == PLACE_ARENA) {
+      Store x = {.v = stores[i], .input = (uint32_t)g->writes[i], .output = (uint32_t)i};
+      VEC_PUSH(p->arena, p->stores, p->store_count, p->store_cap, x);
+      p->slots[p->place[plan_index(g, x.v)].index].stored = true;
+      p->is_store[i] = true;
+      continue;
+    }
     /* The tensor of which the output is a view. */
     Val v = g->outputs[i];
     while (!p->place[plan_index(g, v)].kind && low_pulled(g, v.node) &&
@@ -149,8 +156,9 @@ static void lifetimes(Plan *p) {
   }
 }
 
-/* Keeps the input that v is, or is a view of. */
+/* Keeps the input that v is, or is a view of. A token is none. */
 static void keep_made(Plan *p, Val v) {
+  if (gr_type(p->g, v)->kind == TK_TOKEN) return;
   Place at = p->place[plan_index(p->g, v)];
   if (at.kind == PLACE_INPUT) p->input_last[at.index] = UINT32_MAX;
   const GNode *n = &p->g->nodes[v.node];
@@ -231,6 +239,7 @@ static void move_place(Plan *p, Place from, Place to) {
  * begins in it. False: the result has its place for another reason. */
 static bool take_place(Plan *p, Place from, Place to, uint32_t step) {
   Slot *a = &p->slots[from.index];
+  if (a->stored) return false; /* the last phase reads it */
   /* what leaves as a tensor must not have been seen as one before: it could be kept */
   if (to.kind == PLACE_RESULT && p->result_first[to.index] == step && !a->lent)
     p->result_first[to.index] = a->first;
@@ -312,6 +321,40 @@ static void find_updates(Plan *p) {
   }
 }
 
+/* ---- the last phase */
+
+/* Whether a step of a late group is one: its kernel cannot fail, and no caller reads what it
+ * makes before the end. */
+static bool is_last(const Plan *p, const Step *s) {
+  const Group *x = &p->groups.items[s->group];
+  if (!x->late || s->kind != STEP_KERNEL || lp_fails(p->low.launches[s->launch].k)) return false;
+  for (uint32_t i = 0; i < x->out_count; i++)
+    if (p->place[plan_index(p->g, x->outs[i])].kind != PLACE_ARENA) return false;
+  return true;
+}
+
+static int by_at(const void *a, const void *b) {
+  const Store *x = a, *y = b;
+  if (x->at != y->at) return x->at < y->at ? -1 : 1;
+  return x->output < y->output ? -1 : x->output > y->output;
+}
+
+/* Finds the last phase, and the times of the stores in it. Each value stays until then. */
+static void last_phase(Plan *p) {
+  p->tail = (uint32_t)p->step_count;
+  while (p->store_count && p->tail > 0 && is_last(p, &p->steps[p->tail - 1])) p->tail--;
+  for (size_t i = 0; i < p->store_count; i++) {
+    Store *x = &p->stores[i];
+    Slot *slot = &p->slots[p->place[plan_index(p->g, x->v)].index];
+    x->at = p->made[plan_index(p->g, x->v)];
+    if (x->at < p->tail) x->at = p->tail;
+    if (p->input_last[x->input] != UINT32_MAX && x->at <= p->input_last[x->input])
+      x->at = p->input_last[x->input] + 1;
+    if (slot->last < x->at - 1) slot->last = x->at - 1;
+  }
+  qsort(p->stores, p->store_count, sizeof *p->stores, by_at);
+}
+
 static int by_step(const void *a, const void *b) {
   const Due *x = a, *y = b;
   if (x->step != y->step) return x->step < y->step ? -1 : 1;
@@ -324,6 +367,7 @@ static void dues(Plan *p) {
   for (size_t i = 0; i < g->output_count; i++) keep_made(p, g->outputs[i]);
   keep_for_words(p);
   find_updates(p);
+  last_phase(p);
   p->drops = ARENA_ARRAY(p->arena, Due, g->input_count + 1);
   p->makes = ARENA_ARRAY(p->arena, Due, p->result_count + 1);
   for (uint32_t i = 0; i < g->input_count; i++)
@@ -376,12 +420,12 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   m.lower.tile = (RegTile){target->tile_rows, target->tile_columns};
   m.alike = reuse_new(&m.lower);
   Groups groups = {0};
-  fuse(a, g, apart, &groups);
+  fuse(a, g, env, apart, &groups);
   order_groups(temp, g, env, &groups);
   for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
   for (size_t i = 0; i < p->groups.count; i++) {
     const Group *x = &p->groups.items[i];
-    bool held = by_node(x);
+    bool held = !group_has_kernel(x);
     if (g->nodes[x->root].op == OP_PLACE) held = gr_type(g, (Val){x->root, 0})->dev != DEV_CPU;
     for (uint32_t k = 0; k < x->out_count; k++) {
       Val v = x->outs[k];
@@ -393,8 +437,13 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
         continue;
       }
       *at = (Place){PLACE_ARENA, (uint32_t)p->slot_count};
-      Slot s = {
-          (DType)t->dtype, dim_product(g->dims, t->rank, t->dim), UINT32_MAX, 0, false, false};
+      Slot s = {(DType)t->dtype,
+                dim_product(g->dims, t->rank, t->dim),
+                UINT32_MAX,
+                0,
+                false,
+                false,
+                false};
       VEC_PUSH(a, p->slots, p->slot_count, p->slot_cap, s);
     }
   }
@@ -414,8 +463,8 @@ int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env) {
   Groups groups = {0};
   g = gr_flatten(temp, g, &origin);
   g = plan_tables(temp, g, &origin, &tables);
-  fuse(temp, g, false, &groups);
+  fuse(temp, g, env, false, &groups);
   for (size_t i = 0; i < groups.count; i++)
-    if (by_node(&groups.items[i])) return 0; /* its results do not lie in the arena */
+    if (!group_has_kernel(&groups.items[i])) return 0; /* its results do not lie in the arena */
   return order_groups(temp, g, env, &groups);
 }

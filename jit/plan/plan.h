@@ -20,12 +20,16 @@ typedef struct Groups {
 } Groups;
 /* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their
  * order, and a node that may fail stays before the effects that follow it. `apart`: each node is a
- * group. */
-void fuse(Arena *a, const Graph *g, bool apart, Groups *out);
+ * group. `env` holds typical sizes, or is NULL. */
+void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out);
 /* Makes a group of one node. False for a view, a generator or an input, which never are groups.
  * `used` tells for each entry of g->types whether a node outside reads the value. */
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
 extern const char *const group_kind_name[];
+/* Whether kernels compute the group; else the evaluator runs its nodes. */
+static inline bool group_has_kernel(const Group *x) {
+  return x->kind != GROUP_REF && x->kind != GROUP_REGION && x->kind != GROUP_EFFECT;
+}
 
 /* ---- tables.c */
 /* Returns g, flat, with its tables as further inputs, and the graph that computes them; g itself
@@ -33,10 +37,14 @@ extern const char *const group_kind_name[];
 const Graph *plan_tables(Arena *a, const Graph *g, const uint32_t **origin, const Graph **tables);
 
 /* ---- order.c */
-/* Sorts groups into an order with less memory alive at once, in which they still can run. Returns
- * the most bytes of values alive at once; 0: there are too few groups to tell. `env` holds typical
- * sizes, or is NULL. */
+/* Sorts groups into an order with less memory alive at once, in which they still can run; those of
+ * the last phase are `late`. Returns the most bytes of values alive at once; 0: there are too few
+ * groups to tell. `env` holds typical sizes, or is NULL. */
 int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups);
+/* Per output of g: the value in memory that a run may write to the input that the output is written
+ * to (Graph.writes); VAL_NONE: none, as other outputs need the value or the input. `made`: per
+ * entry of g->types, whether a group makes the value. */
+const Val *order_writes(Arena *a, const Graph *g, const bool *made);
 
 /* ---- memplan.c: arrays only */
 typedef struct MemItem {
@@ -68,7 +76,8 @@ typedef struct Slot { /* memory in the arena: a value, or a panel */
   Dim count;
   uint32_t first, last; /* steps */
   bool panel;
-  bool lent; /* the evaluator or the host sees its memory, which they copy to keep it */
+  bool lent;   /* the evaluator or the host sees its memory, which they copy to keep it */
+  bool stored; /* a value that is stored in the last phase */
 } Slot;
 
 typedef struct Held {
@@ -79,6 +88,14 @@ typedef struct Held {
 typedef struct Due { /* a step, and the input or result that it ends or begins */
   uint32_t step, index;
 } Due;
+
+/* A value in the arena that the program keeps in place of an input. When nothing can fail any more,
+ * it is copied to the input's memory, if nobody else holds that, else to a new tensor. */
+typedef struct Store {
+  Val v;
+  uint32_t input, output;
+  uint32_t at; /* before this step: v is made, and nothing reads the input any more */
+} Store;
 
 typedef enum StepKind { STEP_KERNEL, STEP_NODE } StepKind;
 typedef struct Step {
@@ -119,7 +136,11 @@ typedef struct Plan {
   Due *makes; /* each result with the step before which it is made, by steps */
   Due *drops; /* inputs with the step after which nothing reads them, by steps */
   size_t drop_count;
-  bool *message; /* per node: the message of a failing kernel depends on it; NULL: none may fail */
+  Store *stores;
+  size_t store_count, store_cap;
+  bool *is_store; /* per output */
+  uint32_t tail;  /* the first step of the last phase, in which nothing fails: stores come in it */
+  bool *message;  /* per node: the message of a failing kernel depends on it; NULL: none may fail */
   uint32_t forward_end; /* the last step that computes a value for a backward node, or UINT32_MAX */
 } Plan;
 
@@ -239,6 +260,9 @@ struct JitFn {
   Tensor **dense; /* inputs made contiguous, else NULL */
   bool *gone;     /* inputs that this run gave back */
   Tensor **results, **helds;
+  Tensor **stored; /* per store: a new tensor; NULL: the value takes the place of the input */
+  void *room;      /* of kernels that are walked in the last phase */
+  size_t room_bytes;
   void **bufs;
 };
 

@@ -15,6 +15,7 @@ typedef struct Walk {
   Mem *mem;
   bool *slot, *result, *held; /* written */
   uint32_t *drop;             /* per input: the step after which it may be gone */
+  uint32_t *store;            /* per input: the step before which it may be overwritten */
   uint32_t *make;             /* per result: the step before which it is made */
 } Walk;
 
@@ -44,6 +45,8 @@ static void alive(const Walk *w, Place at, Val v, uint32_t step) {
   case PLACE_NONE: broken(w, v, step, "has no place");
   case PLACE_INPUT:
     if (step > w->drop[at.index]) broken(w, v, step, "is an input that is gone");
+    if (w->store[at.index] != UINT32_MAX && step >= w->store[at.index])
+      broken(w, v, step, "is an input that has been written");
     break;
   case PLACE_RESULT:
     if (!end && step < w->make[at.index]) broken(w, v, step, "is a result before it is made");
@@ -117,6 +120,25 @@ static void node_step(const Walk *w, const Step *s, uint32_t step) {
   }
 }
 
+/* The last phase is of kernels that do not fail; stores come in it, of values that are there. */
+static void check_stores(const Walk *w) {
+  const Plan *p = w->p;
+  for (uint32_t i = p->tail; i < p->step_count; i++)
+    if (p->steps[i].kind != STEP_KERNEL || lp_fails(p->low.launches[p->steps[i].launch].k))
+      broken(w, (Val){p->groups.items[p->steps[i].group].root, 0}, i, "may fail after a write");
+  for (size_t i = 0; i < p->result_count && p->store_count; i++)
+    if (w->make[i] >= p->tail && w->make[i] != UINT32_MAX)
+      broken(w, p->results[i], w->make[i], "is made after a write");
+  for (size_t i = 0; i < p->store_count; i++) {
+    const Store *x = &p->stores[i];
+    Place at = p->place[plan_index(p->g, x->v)];
+    if (x->at < p->tail || x->at > p->step_count || x->at < p->made[plan_index(p->g, x->v)] ||
+        at.kind != PLACE_ARENA)
+      broken(w, x->v, x->at, "is stored before its time");
+    read_from(w, at, x->v, x->at - 1);
+  }
+}
+
 void plan_check(const Plan *p, Arena *temp) {
   const Graph *g = p->g;
   Walk w = {.p = p, .mem = temp->mem};
@@ -124,8 +146,10 @@ void plan_check(const Plan *p, Arena *temp) {
   w.result = ARENA_ARRAY(temp, bool, p->result_count + 1);
   w.held = ARENA_ARRAY(temp, bool, p->held_count + 1);
   w.drop = ARENA_ARRAY(temp, uint32_t, g->input_count + 1);
+  w.store = ARENA_ARRAY(temp, uint32_t, g->input_count + 1);
   w.make = ARENA_ARRAY(temp, uint32_t, p->result_count + 1);
-  for (size_t i = 0; i < g->input_count; i++) w.drop[i] = UINT32_MAX;
+  for (size_t i = 0; i < g->input_count; i++) w.drop[i] = w.store[i] = UINT32_MAX;
+  for (size_t i = 0; i < p->store_count; i++) w.store[p->stores[i].input] = p->stores[i].at;
   for (size_t i = 0; i < p->drop_count; i++) w.drop[p->drops[i].index] = p->drops[i].step;
   for (size_t i = 0; i < p->result_count; i++) w.make[p->makes[i].index] = p->makes[i].step;
   for (uint32_t i = 0; i < p->step_count; i++) {
@@ -135,7 +159,9 @@ void plan_check(const Plan *p, Arena *temp) {
     else
       node_step(&w, s, i);
   }
-  for (size_t i = 0; i < g->output_count; i++) read_made(&w, g->outputs[i], UINT32_MAX);
+  check_stores(&w);
+  for (size_t i = 0; i < g->output_count; i++)
+    if (!p->is_store[i]) read_made(&w, g->outputs[i], UINT32_MAX);
 }
 
 static int by_offset(const void *a, const void *b) {

@@ -40,7 +40,7 @@ static void show_groups(Arena *a, const Graph *g, Show s) {
   Groups groups = {0};
   g = gr_flatten(a, g, &origin);
   g = plan_tables(a, g, &origin, &tables);
-  fuse(a, g, false, &groups);
+  fuse(a, g, NULL, false, &groups);
   for (size_t i = 0; i < groups.count; i++) {
     const Group *x = &groups.items[i];
     line(&s);

@@ -50,7 +50,7 @@ typedef struct Chooser {
   const Graph *g;
   const JointWhole *whole; /* NULL: g is one graph */
   const int64_t *env;
-  const int64_t *dense; /* per input: bytes of its dense copy, 0 = it is dense */
+  const InputMemory *memory; /* NULL: not known */
   int64_t room;
   size_t tensors, rest; /* bytes in use when `room` was left */
   bool *open;           /* per block: something is left to decide */
@@ -198,17 +198,22 @@ static void plan_runs(Chooser *h, Candidate *c) {
   if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env);
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
-  int64_t copies = 0;
-  for (size_t i = 0; b && h->dense && i < p->runs.first->input_count; i++) copies += h->dense[i];
-  c->need = one.arena + (h->dense ? jit_tensors(f, h->env, h->dense) : one.outputs) + one.inner +
-            one.headers + larger(one.scratch, two.scratch);
-  c->need_dense =
-      one.arena + one.outputs + one.inner + one.headers + larger(one.scratch, two.scratch);
+  const InputMemory none = {0}, *in = h->memory ? h->memory : &none;
+  int64_t copies = 0, now = one.headers, later = one.headers; /* with what is written */
+  for (size_t i = 0; b && i < in->count; i++) copies += in->dense[i];
+  now += jit_stores(f, h->env, in->alone, &now);
+  later += jit_stores(f, h->env, in->later, &later);
+  int64_t rest = one.inner + larger(one.scratch, two.scratch);
+  c->need = one.arena + one.outputs + now + rest;
+  c->need_dense = one.arena + one.outputs + later + rest;
+  if (in->count)
+    c->need += jit_tensors(f, h->env, in->dense, in->alone) - one.outputs -
+               jit_stores(f, h->env, in->alone, NULL);
   if (b) {
     int64_t back = one.outputs + choice_cotangents(&p->runs, h->env) + two.arena + two.outputs +
-                   two.inner + one.headers + two.headers + larger(one.scratch, two.scratch);
-    c->need = larger(c->need, copies + back);
-    c->need_dense = larger(c->need_dense, back);
+                   two.inner + two.headers + larger(one.scratch, two.scratch);
+    c->need = larger(c->need, copies + back + now);
+    c->need_dense = larger(c->need_dense, back + later);
   }
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
@@ -404,6 +409,18 @@ static Best numbered(Chooser *h) {
   return best;
 }
 
+/* A copy for later calls of what `need` is for. `dense` becomes the bytes that each input gets. */
+static InputMemory memory_kept(Chooser *h, const Graph *g) {
+  size_t n = h->memory ? h->memory->count : 0;
+  int64_t *bytes = ARENA_ARRAY(h->a, int64_t, n + 1);
+  InputMemory m = {n, bytes, ARENA_ARRAY(h->a, bool, n + 1), ARENA_ARRAY(h->a, bool, n + 1)};
+  if (n) memcpy(m.alone, h->memory->alone, n * sizeof *m.alone);
+  if (n) memcpy(m.later, h->memory->later, n * sizeof *m.later);
+  for (size_t k = 0; n && k < g->write_count; k++)
+    if (g->writes[k] >= 0) bytes[g->writes[k]] = cost_bytes(g, gr_type(g, g->outputs[k]), h->env);
+  return m;
+}
+
 static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
@@ -421,25 +438,30 @@ static Choice choose(Chooser *h) {
                   .candidates = (int)h->count,
                   .need = c->need,
                   .need_dense = c->need_dense,
+                  .memory = memory_kept(h, c->planned->runs.first),
                   .planned = c->planned};
 }
 
-bool choice_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs) {
+bool choice_fits(Session *s, const Choice *c, const InputMemory *memory) {
   if (!s->mem.limit || s->config.cpu == CPU_REFERENCE) return true;
   bool copies = false;
-  for (size_t i = 0; i < inputs; i++) copies |= dense[i] != 0;
-  return (copies ? c->need : c->need_dense) <= native_room(s);
+  for (size_t i = 0; i < memory->count; i++) copies |= memory->dense[i] != 0;
+  int64_t need = copies ? c->need : c->need_dense;
+  const bool *was = copies ? c->memory.alone : c->memory.later;
+  for (size_t i = 0; i < c->memory.count; i++)
+    if (was[i] && !memory->alone[i]) need += c->memory.dense[i];
+  return need <= native_room(s);
 }
 
 Choice choice_for_graph(Session *s, Arena *a, const Graph *g, const int64_t *env,
-                        const int64_t *dense, Span at) {
-  Chooser h = {.s = s, .a = a, .g = g, .env = env, .dense = dense, .at = at};
+                        const InputMemory *memory, Span at) {
+  Chooser h = {.s = s, .a = a, .g = g, .env = env, .memory = memory, .at = at};
   return choose(&h);
 }
 
 Choice choice_for_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
-                        const int64_t *dense, Span at) {
-  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .dense = dense, .at = at};
+                        const InputMemory *memory, Span at) {
+  Chooser h = {.s = s, .a = a, .g = w->g, .whole = w, .env = env, .memory = memory, .at = at};
   return choose(&h);
 }
 

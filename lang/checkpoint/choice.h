@@ -31,6 +31,14 @@ typedef struct Planned {
 } Planned;
 void plan_unref(Planned *p); /* NULL is fine */
 
+/* The memory of a call's inputs, per input. */
+typedef struct InputMemory {
+  size_t count;
+  const int64_t *dense; /* bytes of the copy that kernels get if it is not dense; 0: it is */
+  bool *alone;          /* what is written to the input may take its memory (RunCtx) */
+  bool *later;          /* the same in the calls after this one, when what is written is dense */
+} InputMemory;
+
 /* A choice for the values of a graph's blocks (autograd/remat.h), and the memory that it takes. */
 typedef struct Choice {
   const Graph *g;        /* the graph of `choice`; NULL: there are no blocks */
@@ -39,21 +47,21 @@ typedef struct Choice {
   int candidates;        /* plans looked at; 0: no choice was asked for */
   int64_t need;          /* of choice_for_*: bytes of the process */
   int64_t need_dense;    /* `need` if all inputs are dense */
+  InputMemory memory;    /* for which `need` is; `dense`: bytes that are written to the input */
   Planned *planned;      /* its plan, with a reference on the pool; NULL: none yet */
 } Choice;
 
 /* Whether a budget, `auto`, or a limit of the session asks for a choice. */
 bool choice_wanted(const Session *s, const Graph *g);
 /* Chooses the fastest of a set of plans that keeps all budgets and the limit. The result is a
- * choice for g, on arena a. The set does not depend on the budgets. `dense`: per input, bytes of
- * the copy that kernels get if it is not dense; NULL: there are none. Throws a diagnostic at `at`
- * if no plan fits. */
+ * choice for g, on arena a. The set does not depend on the budgets. `memory`: NULL if the call is
+ * not known. Throws a diagnostic at `at` if no plan fits. */
 Choice choice_for_graph(Session *s, Arena *a, const Graph *g, const int64_t *env,
-                        const int64_t *dense, Span at);
+                        const InputMemory *memory, Span at);
 Choice choice_for_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
-                        const int64_t *dense, Span at);
+                        const InputMemory *memory, Span at);
 /* Whether a choice made before is within the limit of the process now. */
-bool choice_fits(Session *s, const Choice *c, const int64_t *dense, size_t inputs);
+bool choice_fits(Session *s, const Choice *c, const InputMemory *memory);
 
 /* For code without blocks: whether a gradient holds enough for a choice to pay, and the choice of
  * the plan that keeps least, of those that take hardly more time; its graph is g in one block.

@@ -61,6 +61,41 @@ static Value template_of(Session *s, Unit *u, Value v, Span at) {
   }
 }
 
+/* The inputs that a written value `now` may take the memory of: those at its places in `before`.
+ * Numbers and results of the call are new. */
+static void pair_writes(Unit *u, size_t results, int *writes, bool *taken, Value before,
+                        Value now) {
+  stack_check();
+  if (now.tag == V_NODE && before.tag == V_NODE) {
+    size_t k = now.u.v.node;
+    uint32_t node = before.u.v.node;
+    if (u->g->nodes[node].op != OP_INPUT || now.weak || before.weak || k < results) return;
+    int64_t i = gr_attr(u->g, node, AT_INDEX)->u.i;
+    if (!taken[i]) writes[k] = (int)i; /* of several inputs the last one */
+    taken[i] = true;
+    return;
+  }
+  size_t n, m;
+  if (!value_alike(before, now)) return;
+  const Value *x = value_items(before, &n), *y = value_items(now, &m);
+  for (size_t i = 0; i < n && i < m; i++) pair_writes(u, results, writes, taken, x[i], y[i]);
+}
+
+/* Tells the graph which outputs are written to which inputs. With calls of hosts it does not: they
+ * may hold what they see. */
+static void note_writes(Session *s, Unit *u, Compiled *c) {
+  size_t n = u->g->output_count, w = 0;
+  if (!s->config.in_place || u->hosts || !c->write_count) return;
+  int *writes = ARENA_ARRAY(&c->arena, int, n + 1);
+  bool *taken = ARENA_ARRAY(&s->scratch, bool, u->g->input_count + 1);
+  for (size_t k = 0; k < n; k++) writes[k] = -1;
+  for (size_t i = 0; i < u->state_count; i++)
+    if (u->states[i].written)
+      pair_writes(u, c->result_outputs, writes, taken, u->states[i].entry, c->writes[w++].tmpl);
+  u->g->writes = writes;
+  u->g->write_count = n;
+}
+
 typedef struct StageJob {
   Session *s;
   FnObj *f;
@@ -150,6 +185,7 @@ static void stage_job(void *ud) {
     VEC_PUSH(&c->arena, c->drawn, c->drawn_count, drawn_cap, n);
   }
   if (capsule_is_fn(job->f)) passed_on(s, u, c);
+  note_writes(s, u, c);
   /* The graph to differentiate keeps every use of a value: merging them would change the order in
    * which gradients are summed (rule 74). The graph that runs is simplified. */
   const Graph *g = u->g;

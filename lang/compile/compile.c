@@ -5,7 +5,8 @@
  * captures and `self` is a leaf and a graph input (unit.c); everything else (structure, dtypes,
  * ranks, model ints, strings, bools) is text of the signature, by which the staged call
  * (call_staging.c) is found again (call_cache.c). So one compilation serves all sizes. State
- * written by the call becomes extra outputs, stored only after everything ran (rule 54).
+ * written by the call becomes extra outputs, stored only when nothing can fail any more (rule 54);
+ * a run writes those that it may to the memory of what they replace.
  * Invariant: the graph refers to leaves by number only, so instances of one type share it.
  */
 #include "lang/compile/compile_impl.h"
@@ -115,10 +116,16 @@ static int *outputs_written(Session *s, const Compiled *c) {
   return written;
 }
 
+/* The tape node of the call will hold the inputs that a gradient of its results reads. */
+static void hold_for_tape(const Compiled *c, const JointRef *j, const InputMemory *memory) {
+  for (size_t i = 0; i < memory->count && c->g->write_count; i++)
+    if (tape_keeps_input(j, c->result_outputs, i)) memory->alone[i] = memory->later[i] = false;
+}
+
 /* Forward and backward halves for one set of tracked leaves; they are made when they are needed.
  * `env`: sizes, if blocks are planned by them; else NULL. */
 static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int64_t *env,
-                           const int64_t *dense) {
+                           const InputMemory *memory) {
   size_t n = c->g->input_count, sizes = env ? dim_symbol_count(c->g->dims) * sizeof *env : 0;
   const int64_t *key = env ? sizes_in(s, c, env) : NULL;
   char *mask = ARENA_ARRAY(&s->scratch, char, n + sizes + 1);
@@ -126,8 +133,9 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
   if (sizes) memcpy(mask + n, key, sizes);
   for (JointEntry *e = c->joints; e; e = e->next) {
     JointRef *found = e->j->current ? e->j->current : e->j;
-    if (!memcmp(e->mask, mask, n + sizes) && (!env || choice_fits(s, &found->choice, dense, n)))
-      return found;
+    if (memcmp(e->mask, mask, n + sizes)) continue;
+    hold_for_tape(c, found, memory);
+    if ((!env || choice_fits(s, &found->choice, memory))) return found;
   }
   bool *cot = ARENA_ARRAY(&s->scratch, bool, c->g->output_count + 1);
   ad_reached(&s->scratch, c->g, wants, cot);
@@ -145,6 +153,7 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
                                 .env = env,
                                 .call = c->call,
                                 .eval_dropout = c->eval_dropout});
+  hold_for_tape(c, j, memory);
   if (env) call_chosen(s, c);
   if (!c->cached) return j; /* j is on the pool: an entry would hold j, and j holds c */
   JointEntry *entry = ARENA_NEW(&c->arena, JointEntry);
@@ -156,15 +165,15 @@ static JointRef *joint_for(Session *s, Compiled *c, const bool *wants, const int
 }
 
 /* The choice for a graph that has forward and backward in one, for these sizes. */
-static PlainChoice *plain_choice(Session *s, Compiled *c, const int64_t *env, const int64_t *dense,
-                                 Span at) {
+static PlainChoice *plain_choice(Session *s, Compiled *c, const int64_t *env,
+                                 const InputMemory *memory, Span at) {
   size_t sizes = dim_symbol_count(c->g->dims) * sizeof *env;
   const int64_t *key = sizes_in(s, c, env);
   for (PlainChoice *p = c->choices; p; p = p->next)
-    if (!memcmp(p->sizes, key, sizes) && choice_fits(s, &p->choice, dense, c->g->input_count))
+    if (!memcmp(p->sizes, key, sizes) && choice_fits(s, &p->choice, memory))
       return p; /* else another choice is made, or the call refused */
   Choice choice = choice_wanted(s, c->g)
-                      ? choice_for_graph(s, &c->arena, c->whole, env, dense, at)
+                      ? choice_for_graph(s, &c->arena, c->whole, env, memory, at)
                       : auto_remat(s, &c->arena, c->whole, UINT32_MAX, c->plain, env);
   PlainChoice *p = ARENA_NEW(&c->arena, PlainChoice);
   p->sizes = ARENA_ARRAY(&c->arena, int64_t, sizes / sizeof *env + 1);
@@ -195,6 +204,7 @@ typedef struct PreparedCall {
   int64_t *env;
   Tensor **in;
   Value *leaf;
+  InputMemory memory;
   JointRef *j;    /* it goes on the tape */
   bool saves;     /* it runs the forward half of j, which saves for the backward */
   const Graph *g; /* the graph that runs */
@@ -202,6 +212,34 @@ typedef struct PreparedCall {
   Choice choice;
   bool outside; /* a block of script that cannot run as a call: see block_grad */
 } PreparedCall;
+
+/* ---- who holds what is written (rule 54) */
+
+/* Marks the tensors that a buffer alone holds, down from its value v. */
+static void mark_alone(Flat *f, bool *alone, Value v) {
+  stack_check();
+  if (!v_counted(v) || v.u.o->rc != 1) return;
+  size_t n;
+  const Value *items = value_items(v, &n);
+  if (v.tag == V_TENSOR) {
+    size_t k = flat_leaf(f, v);
+    if (k != SIZE_MAX) alone[k] = true;
+  }
+  for (size_t i = 0; i < n; i++) mark_alone(f, alone, items[i]);
+}
+
+/* Per leaf: whether one place in the program holds it, a param or a buffer. Its tensor counts who
+ * else holds its memory. Comes before the call itself holds leaves. */
+static bool *leaves_alone(Session *s, const Compiled *c, Flat *f) {
+  bool *alone = ARENA_ARRAY(&s->scratch, bool, f->count + 1);
+  if (!c->g->write_count) return alone;
+  for (size_t i = 0; i < f->count; i++)
+    alone[i] = f->leaves[i].kind == LEAF_PARAM && !f->leaves[i].v.u.p->overlay.tag;
+  for (size_t i = 0; i < c->write_count; i++)
+    if (!c->writes[i].is_param)
+      mark_alone(f, alone, model_field(f->insts[c->writes[i].index], c->writes[i].field)->v);
+  return alone;
+}
 
 /* A dim of a signature by its symbol: "N", or "S.0" of a pack. */
 static const char *dim_words(Session *s, const char *name) {
@@ -236,6 +274,9 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
     set[b->sym] = true;
   }
   size_t nin = c->g->input_count;
+  const bool *of_leaf = leaves_alone(s, c, &flat);
+  bool *alone = ARENA_ARRAY(&s->scratch, bool, nin + 1);
+  bool *later = ARENA_ARRAY(&s->scratch, bool, nin + 1);
   bool chosen = choice_wanted(s, c->g) || wants_auto_remat(s, c, env);
   int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, nin + 1);
   Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, nin + 1);
@@ -260,6 +301,9 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
     Tensor *held = c->hosts && leaf[i].tag == V_PARAM ? tn_ref(in[i]) : NULL;
     value_pool_tensors(s, &held, 1); /* a function of the program may write the param meanwhile */
     if (!tn_is_contiguous(in[i])) dense[i] = tn_bytes(in[i]);
+    later[i] = of_leaf[src] && in[i]->rc == 1 && in[i]->store->rc == 1;
+    alone[i] = later[i] && !in[i]->store->foreign_free &&
+               in[i]->store->bytes == (uint64_t)tn_bytes(in[i]) && tn_is_contiguous(in[i]);
     wants[i] =
         l->kind != LEAF_FLOAT && (!s->modes.no_grad || c->regrad) && tape_wants_grad(s, leaf[i]);
     track |= wants[i];
@@ -269,20 +313,22 @@ static void prepare_call(Session *s, FnObj *f, const Args *a, PreparedCall *r) {
   r->c = c;
   if (r->outside) return;
   JointRef *j = NULL;
+  InputMemory memory = {nin, dense, alone, later};
   if (track) {
     bool differentiable = false;
     for (size_t k = 0; k < c->result_outputs; k++)
       differentiable |= dt_float((DType)gr_type(c->g, c->g->outputs[k])->dtype);
-    if (differentiable) j = joint_for(s, c, wants, chosen ? env : NULL, dense);
+    if (differentiable) j = joint_for(s, c, wants, chosen ? env : NULL, &memory);
   }
-  *r = (PreparedCall){.c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .j = j};
-  r->saves = j && joint_saves(j) && joint_make_early(s, j, dense, a->call);
+  *r = (PreparedCall){
+      .c = c, .flat = flat, .env = env, .in = in, .leaf = leaf, .memory = memory, .j = j};
+  r->saves = j && joint_saves(j) && joint_make_early(s, j, &memory, a->call);
   if (r->saves) {
     r->g = j->joint->forward;
     r->native = &j->forward;
     r->choice = j->choice;
   } else if (chosen) {
-    PlainChoice *p = plain_choice(s, c, env, dense, a->call);
+    PlainChoice *p = plain_choice(s, c, env, &memory, a->call);
     r->g = p->g;
     r->native = &p->native;
     r->choice = p->choice;
@@ -303,6 +349,7 @@ static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
                   .runs = {r->g, NULL, NULL},
                   .choice = r->choice,
                   .source = r->c->source,
+                  .memory = &r->memory,
                   .input_count = r->c->g->input_count};
   if (!r->choice.g || !r->choice.g->blocks) p.choice.g = NULL;
   if (r->saves) p.runs = (Runs){r->g, r->j->joint->backward, r->j->joint};
@@ -348,21 +395,27 @@ Value report_call(Session *s, Value fn, Span at, const Args *a) {
   return report_value(&p);
 }
 
+/* Whether input i is the value that its place has after the call, too. */
+static bool input_stays(const PreparedCall *r, size_t i) {
+  if (r->leaf[i].tag != V_PARAM) return true;
+  if (r->leaf[i].u.p->t != r->in[i]) return false; /* a function of the program wrote it */
+  for (size_t k = 0; k < r->c->write_count; k++)
+    if (r->c->writes[k].is_param && r->c->source[i] == (int64_t)r->c->writes[k].index) return false;
+  return true;
+}
+
 /* A value that a block of script only passes on is no result of the call: it stays the same value.
  * The former value of a param that the block wrote to is a result. */
 static void pass_through(const PreparedCall *r, Value *outs, Tensor *const *out) {
   const Graph *g = r->c->g;
   for (size_t k = 0; k < r->c->passed_count; k++) {
     const PassedOn *p = &r->c->passed[k];
-    if (tn_get_i64(out[p->flag], 0) &&
-        (r->leaf[p->input].tag != V_PARAM || r->leaf[p->input].u.p->t == r->in[p->input]))
+    if (tn_get_i64(out[p->flag], 0) && input_stays(r, p->input))
       outs[p->result] = r->leaf[p->input];
   }
   for (size_t k = 0; k < r->c->result_outputs; k++)
     for (size_t i = 0; i < g->input_count; i++)
-      if (val_eq(g->outputs[k], g->inputs[i]) &&
-          (r->leaf[i].tag != V_PARAM || r->leaf[i].u.p->t == r->in[i]))
-        outs[k] = r->leaf[i];
+      if (val_eq(g->outputs[k], g->inputs[i]) && input_stays(r, i)) outs[k] = r->leaf[i];
 }
 
 static void advance_counters(Session *s, const Compiled *c, Tensor *const *out) {
@@ -418,6 +471,48 @@ static bool saves_narrow(const Graph *g) {
   return any;
 }
 
+/* What a call does when its results are there, up to the writes of state. */
+typedef struct Finish {
+  Session *s;
+  FnObj *f;
+  const PreparedCall *r;
+  Value *refs; /* of hosts */
+  Span at;
+  bool done;
+  Value *outs, *states, result; /* states: one per write */
+} Finish;
+
+/* All that may fail: after it the call succeeds. Random counters advance, the tape grows. */
+static void finish(void *ud, Tensor **out) {
+  Finish *w = ud;
+  Session *s = w->s;
+  const PreparedCall *r = w->r;
+  Compiled *c = r->c;
+  JointRef *j = r->j;
+  size_t nin = c->g->input_count, nout = c->g->output_count, nsym = dim_symbol_count(c->g->dims);
+  value_pool_tensors(s, out, r->g->output_count);
+  w->done = true;
+  Value *outs = w->outs = ARENA_ARRAY(&s->scratch, Value, nout + 1);
+  for (size_t i = 0; i < nout; i++) outs[i] = v_tensor(s, tn_ref(out[i]));
+  if (j)
+    tape_record_call(s, j, nin, r->leaf, r->in, c->result_outputs, outs,
+                     r->saves ? out + nout : NULL, r->env, nsym, w->at);
+  for (size_t k = 0; j && j->spec.hosts && k < c->result_outputs; k++) {
+    TapeNode *n = outs[k].u.t->node;
+    if (!n) continue;
+    tape_refs(s, n, c->hosts->need_count, w->refs);
+    break;
+  }
+  w->states = ARENA_ARRAY(&s->scratch, Value, c->write_count + 1);
+  for (size_t i = 0; i < c->write_count; i++) {
+    Value v = instantiate(s, c, c->writes[i].tmpl, outs, r->env, w->at);
+    w->states[i] = c->writes[i].is_param ? v : state_detach(s, v);
+  }
+  if (capsule_is_fn(w->f)) pass_through(r, outs, out);
+  w->result = instantiate(s, c, c->result, outs, r->env, w->at);
+  advance_counters(s, c, out);
+}
+
 Value call_run_code(Session *s, FnObj *f, const Args *a) {
   PreparedCall r;
   fail_running_at(s, a->call);
@@ -433,67 +528,46 @@ Value call_run_code(Session *s, FnObj *f, const Args *a) {
   if (r.outside) return block_as_script(s, f, a);
   report_once(s, f, &r);
   Compiled *c = r.c;
-  Flat flat = r.flat;
-  JointRef *j = r.j;
-  Tensor **in = r.in;
-  Value *leaf = r.leaf;
-  const int64_t *env = r.env;
-  bool saves = r.saves;
-  const Graph *g = r.g;
-  size_t nin = c->g->input_count, nout = c->g->output_count, nsym = dim_symbol_count(c->g->dims);
-  size_t total = g->output_count;
-  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, total + 1);
+  Flat *flat = &r.flat;
+  for (size_t i = 0; i < c->write_count && s->operands; i++)
+    if (c->writes[i].is_param) operands_hold(s, flat->leaves[c->writes[i].index].v.u.p);
+  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, r.g->output_count + 1);
+  Finish w = {.s = s, .f = f, .r = &r, .at = a->call};
   RunCtx ctx = {.mem = &s->mem,
                 .interrupt = &s->kernel.stop,
                 .pool = native_pool(s, false),
-                .env = env,
+                .env = r.env,
                 .effect = effect_run,
-                .ud = s};
-  Value *refs = c->hosts ? host_refs(s, c->hosts, &flat) : NULL;
+                .ud = s,
+                .alone = r.memory.alone,
+                .commit = finish,
+                .commit_ud = &w};
   if (c->hosts) {
+    w.refs = host_refs(s, c->hosts, flat);
     ctx.effect = host_effect;
-    ctx.ud = host_run(s, c->hosts, refs, (Span){0});
+    ctx.ud = host_run(s, c->hosts, w.refs, (Span){0});
   }
   GErr e = {.code = ERR_BUG, .operand = -1};
   Prov at = {0};
-  Native **native = r.native;
   s->count.runs++;
-  if (!native_run(s, native, g, call_fn_name(f), &ctx, in, out, &e, &at)) {
+  if (!native_run(s, r.native, r.g, call_fn_name(f), &ctx, r.in, out, &e, &at)) {
     const char *inner = NULL;
     for (size_t i = 0; i < c->path_count && at.path; i++)
       if (c->paths[i].path == opaque_plain(s, at.path))
-        inner =
-            path_place_title(s, flat.insts[c->paths[i].inst], flat.insts, flat.inst_count, at.span);
+        inner = path_place_title(s, flat->insts[c->paths[i].inst], flat->insts, flat->inst_count,
+                                 at.span);
     fail_run(s, &e, at.span, path_fn_title(s, f), a->call, c->call, inner);
     fail_raise(s);
   }
   s->count.nodes += (int64_t)ctx.nodes_run;
-  value_pool_tensors(s, out, total);
-  Value *outs = ARENA_ARRAY(&s->scratch, Value, nout + 1);
-  for (size_t i = 0; i < nout; i++) outs[i] = v_tensor(s, tn_ref(out[i]));
-  /* the call succeeded: random counters advance, state is written, the tape grows */
-  advance_counters(s, c, out);
-  if (j)
-    tape_record_call(s, j, nin, leaf, in, c->result_outputs, outs, saves ? out + nout : NULL, env,
-                     nsym, a->call);
-  for (size_t k = 0; j && j->spec.hosts && k < c->result_outputs; k++) {
-    TapeNode *n = outs[k].u.t->node;
-    if (!n) continue;
-    tape_refs(s, n, c->hosts->need_count, refs);
-    break;
-  }
-  for (size_t i = 0; i < c->write_count && s->operands; i++)
-    if (c->writes[i].is_param) operands_hold(s, flat.leaves[c->writes[i].index].v.u.p);
+  if (!w.done) finish(&w, out);
   for (size_t i = 0; i < c->write_count; i++) {
-    Write *w = &c->writes[i];
-    Value v = instantiate(s, c, w->tmpl, outs, env, a->call);
-    if (w->is_param) {
-      param_put(flat.leaves[w->index].v.u.p, tn_ref(v.u.t->t));
-    } else {
-      value_set(&model_field(flat.insts[w->index], w->field)->v, state_detach(s, v));
-    }
+    const Write *x = &c->writes[i];
+    if (x->is_param)
+      param_put(flat->leaves[x->index].v.u.p, tn_ref(w.states[i].u.t->t));
+    else
+      value_set(&model_field(flat->insts[x->index], x->field)->v, w.states[i]);
   }
-  if (c->hosts) host_register(s, c->hosts, refs, &flat, outs);
-  if (capsule_is_fn(f)) pass_through(&r, outs, out);
-  return instantiate(s, c, c->result, outs, env, a->call);
+  if (c->hosts) host_register(s, c->hosts, w.refs, flat, w.outs);
+  return w.result;
 }

@@ -120,8 +120,8 @@ JointRef *joint_of_results(JointRef *j, const bool *has) {
 /* ---- the two halves */
 
 /* Makes the joint graph of a graph whose blocks leave something to choose or to report. */
-static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GErr *e, Prov *where,
-                              Span at) {
+static Joint *joint_of_blocks(Session *s, JointRef *j, const InputMemory *memory, GErr *e,
+                              Prov *where, Span at) {
   Arena *a = &j->arena;
   const int64_t *env = j->spec.env;
   JointWant want = {j->spec.cot, j->spec.wants, NULL, j->spec.written};
@@ -133,7 +133,7 @@ static Joint *joint_of_blocks(Session *s, JointRef *j, const int64_t *dense, GEr
   if (!w) return NULL;
   j->choice = (Choice){.g = w->g, .split = w->split};
   if (env && choice_wanted(s, j->spec.f)) {
-    j->choice = choice_for_joint(s, a, w, env, dense, at);
+    j->choice = choice_for_joint(s, a, w, env, memory, at);
   } else if (env && auto_remat_wanted(s, w->g, env)) {
     JointWhole *t = ARENA_NEW(a, JointWhole);
     *t = *w;
@@ -163,7 +163,7 @@ static bool has_gradients(const Graph *f) {
 
 /* `must`: else the halves of a function that takes gradients may be missing, as a further gradient
  * is unlikely; the error is that of the gradient. */
-static bool make(Session *s, JointRef *j, bool must, const int64_t *dense, Span at) {
+static bool make(Session *s, JointRef *j, bool must, const InputMemory *memory, Span at) {
   if (j->state == JOINT_MADE) return true;
   const JointSpec *spec = &j->spec;
   GErr e = {.code = ERR_BUG, .operand = -1};
@@ -172,7 +172,7 @@ static bool make(Session *s, JointRef *j, bool must, const int64_t *dense, Span 
   plan_unref(j->planned); /* of an earlier try that failed */
   j->planned = NULL;
   Joint *made = spec->f->blocks || spec->env
-                    ? joint_of_blocks(s, j, dense, &e, &where, at)
+                    ? joint_of_blocks(s, j, memory, &e, &where, at)
                     : ad_joint(&j->arena, spec->f, spec->cot, spec->wants, &e, &where);
   if (!made && !must && e.code == ERR_NOT_YET && has_gradients(spec->f)) {
     j->state = JOINT_DEFERRED;
@@ -200,12 +200,12 @@ static bool make(Session *s, JointRef *j, bool must, const int64_t *dense, Span 
   return true;
 }
 
-void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at) {
-  make(s, j, true, dense, at);
+void joint_make(Session *s, JointRef *j, const InputMemory *memory, Span at) {
+  make(s, j, true, memory, at);
 }
 
-bool joint_make_early(Session *s, JointRef *j, const int64_t *dense, Span at) {
-  return make(s, j, false, dense, at);
+bool joint_make_early(Session *s, JointRef *j, const InputMemory *memory, Span at) {
+  return make(s, j, false, memory, at);
 }
 
 bool joint_make_once(JointRef *j, GErr *e, Prov *at) {
@@ -223,6 +223,7 @@ static const Graph *resave_graph(Session *s, JointRef *j) {
   Graph g = *j->joint->forward;
   g.outputs += j->joint->output_count;
   g.output_count = (size_t)j->joint->saved_count;
+  g.write_count = 0;
   return j->resave = pass_simplified(s, &j->arena, &g, NULL);
 }
 

@@ -92,12 +92,12 @@ static inline bool joint_saves(const JointRef *j) {
   return j->state != JOINT_DEFERRED;
 }
 
-/* Makes the two halves if they are missing. `dense`: per input of f, bytes of its dense copy in the
- * call for which blocks are chosen; NULL: there are no copies. Throws. */
-void joint_make(Session *s, JointRef *j, const int64_t *dense, Span at);
+/* Makes the two halves if they are missing. `memory`: of the inputs of f in the call for which
+ * blocks are chosen; NULL: it is not known. Throws. */
+void joint_make(Session *s, JointRef *j, const InputMemory *memory, Span at);
 /* The same when no gradient is asked for yet. False: they cannot be made, and the call saves
  * nothing. */
-bool joint_make_early(Session *s, JointRef *j, const int64_t *dense, Span at);
+bool joint_make_early(Session *s, JointRef *j, const InputMemory *memory, Span at);
 /* Like joint_make, for halves that run once: they are not simplified, and an error goes to the
  * caller. */
 bool joint_make_once(JointRef *j, GErr *e, Prov *at);

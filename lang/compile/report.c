@@ -141,8 +141,10 @@ static int64_t sum_of(const int64_t *n, size_t count) {
 }
 
 /* Bytes that f makes, and leaves, beside its inputs and their dense copies. */
-static int64_t made_by(JitFn *f, const CallReport *c, const JitPeak *p, const int64_t *dense) {
-  return p->arena + p->inner + jit_tensors(f, c->env, dense) - sum_of(dense, c->input_count);
+static int64_t made_by(JitFn *f, const CallReport *c, const JitPeak *p, const int64_t *dense,
+                       const bool *alone) {
+  int64_t tensors = jit_tensors(f, c->env, dense, alone);
+  return p->arena + p->inner + tensors - sum_of(dense, c->input_count);
 }
 
 /* Bytes of values that are moved out of the host's memory: all of them wait until the forward is
@@ -192,14 +194,16 @@ static void report_figures(const CallReport *c, ReportFigures *out) {
     out->saved = !r->second
                      ? one.saved
                      : jit_new_outputs(f, &s->scratch, c->env, (size_t)r->joint->output_count);
-    out->outputs = one.outputs - (r->second ? out->saved : 0);
-    int64_t back = 0;
+    const bool *alone = c->memory->alone, *later = c->memory->later;
+    int64_t stores = out->fresh = jit_stores(f, c->env, alone, NULL), back = 0;
+    out->outputs = one.outputs + stores - (r->second ? out->saved : 0);
     if (r->second)
       back = one.outputs + choice_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
     int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
     grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
-    out->peak = rest + larger(made_by(f, c, &one, dense), back);
-    out->later = rest + grow + larger(made_by(f, c, &one, written), back);
+    int64_t then = jit_stores(f, c->env, later, NULL);
+    out->peak = rest + larger(made_by(f, c, &one, dense, alone), back + stores);
+    out->later = rest + grow + larger(made_by(f, c, &one, written, later), back + then);
   }
   mem_pool_drain(&s->mem, mark);
 }
@@ -345,7 +349,10 @@ static void report_print(const CallReport *c, Buf *out) {
   line(s, out, "  buffers", f.buffers, "");
   line(s, out, "  inputs", f.inputs, "");
   if (f.compiled) {
-    line(s, out, "  outputs", f.outputs, "");
+    line(s, out, "  outputs", f.outputs,
+         f.fresh
+             ? fail_text(s, "%s of it for params and buffers that others hold", grouped(s, f.fresh))
+             : "");
     line(s, out, "  arena", f.arena,
          fail_text(s, "%s in use at once, %s of it packed operands", grouped(s, f.live),
                    grouped(s, f.panels)));

@@ -26,6 +26,7 @@ void report_op_counts(const Graph *g, OpCounts *add);
  * for a call with a backward, until that has run. `outputs`: results beside those `saved`. */
 typedef struct ReportFigures {
   int64_t params, buffers, inputs, outputs, arena, live, panels, scratch, saved, peak, flops;
+  int64_t fresh;   /* of the outputs: what is written, but not to the memory of what it replaces */
   int64_t later;   /* the peak once buffers that repeat a number are written and take room */
   int64_t inner;   /* of the peak: values of bodies of loops, branches and maps, at most */
   int64_t spilled; /* beside the peak: offloaded values of the host */
@@ -47,6 +48,7 @@ typedef struct CallReport {
   Choice choice;
   const int64_t *source; /* of graph input i: leaf, or less than 0: a random key */
   size_t input_count;
+  const InputMemory *memory;
 } CallReport;
 Value report_value(const CallReport *c);
 /* Prints the report of a first call if the session asks for it; does not return from the call that

@@ -232,6 +232,18 @@ static Tensor *shell_of(Session *s, Tensor *t) {
   return v;
 }
 
+/* Whether some result has a gradient; else it is 0, whatever the inputs are. j may have been
+ * narrowed for other calls. */
+static bool has_slopes(const JointRef *j, size_t nout) {
+  bool slopes = j->has_callbacks;
+  for (size_t k = 0; k < nout; k++) slopes |= joint_parent(j)->spec.cot[k];
+  return slopes;
+}
+
+bool tape_keeps_input(const JointRef *j, size_t nout, size_t i) {
+  return has_slopes(j, nout) && (!j->spec.reads || j->spec.reads[i]);
+}
+
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at) {
@@ -239,13 +251,9 @@ void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor
   if (j->spec.kind != JOINT_REGION) s->tape_seq += tape_places(j->spec.f);
   TapeNode *t = node_new(s, n, nout, at);
   t->joint = joint_retain(j);
-  /* else the gradient is 0, whatever the inputs are; j may have been narrowed for other calls */
-  bool slopes = false;
-  for (size_t k = 0; k < nout; k++) slopes |= joint_parent(j)->spec.cot[k];
-  slopes |= j->has_callbacks;
-  t->hollow = !slopes;
+  t->hollow = !has_slopes(j, nout);
   for (size_t i = 0; i < n; i++) {
-    bool read = slopes && (!j->spec.reads || j->spec.reads[i]);
+    bool read = tape_keeps_input(j, nout, i);
     set_edge(t, i, in[i]);
     tn_unref(t->inputs[i]); /* a param may have changed since */
     t->inputs[i] = read ? tn_ref(inputs[i]) : shell_of(s, inputs[i]);

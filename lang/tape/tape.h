@@ -142,6 +142,8 @@ void tape_refs(Session *s, TapeNode *n, size_t count, const Value *refs);
 void tape_record_call(Session *s, JointRef *j, size_t n, const Value *in, Tensor *const *inputs,
                       size_t nout, Value *out, Tensor **saved, const int64_t *env, size_t env_count,
                       Span at);
+/* Whether the tape node of a call with `nout` results keeps the tensor of its input i. */
+bool tape_keeps_input(const JointRef *j, size_t nout, size_t i);
 /* A call is recorded with `saved` NULL, and its inputs alone, if its gradient is unlikely to be
  * taken. tape_need runs its forward again for the values that the backward reads. Throws. */
 void tape_need(Session *s, TapeNode *n);

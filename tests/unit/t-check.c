@@ -97,6 +97,43 @@ static void lifetimes(void *ud) {
   check(slots > 100 && results > 20 && drops_found > 10 && helds > 20 && swaps > 100);
 }
 
+/* p becomes p - x, q becomes transpose(p) * q: p is read after its new value is there. */
+static void stores(void *ud) {
+  (void)ud;
+  static const char text[] =
+      "graph \"g\" {\n"
+      "  %0 = input {index=0 dtype=f32 device=cpu dims=[8, 8]} : f32[8, 8] ~1\n"
+      "  %1 = input {index=1 dtype=f32 device=cpu dims=[8, 8]} : f32[8, 8]\n"
+      "  %2 = input {index=2 dtype=f32 device=cpu dims=[8, 8]} : f32[8, 8]\n"
+      "  %3 = sub %0 %2 : f32[8, 8]\n"
+      "  %4 = transpose %0 {perm=(1, 0)} : f32[8, 8] ~1\n"
+      "  %5 = mul %4 %1 : f32[8, 8]\n"
+      "  return %3 %5\n"
+      "}\n";
+  static const int writes[] = {0, 1};
+  GErr e = {0};
+  Graph *g = gr_read(&arena, names_new(&arena), text, sizeof text - 1, &e);
+  need(g != NULL);
+  g->writes = writes;
+  g->write_count = 2;
+  Plan *p = plan_make(&arena, &temp, g, NULL, &eng_targets[ENG_X86_64_V4], true);
+  Try t = {.p = p};
+  check(!broken(try_plan, t, NULL));
+  need(p->store_count == 2 && p->result_count == 0 && p->step_count == 2);
+  check_int(p->tail, ==, 0);
+  for (int i = 0; i < 2; i++) check_int(p->stores[i].at, ==, 2);
+  Store *of_p = &p->stores[p->stores[0].input ? 1 : 0];
+  of_p->at = 1;
+  check(broken(try_plan, t, "is an input that has been written"));
+  of_p->at = 2;
+  p->tail = 3;
+  check(broken(try_plan, t, "is stored before its time"));
+  p->tail = 0;
+  Slot *slot = &p->slots[p->place[plan_index(g, of_p->v)].index];
+  slot->last = 0;
+  check(broken(try_plan, t, "is not alive"));
+}
+
 static void places(void *ud) {
   (void)ud;
   MemItem x[] = {{.bytes = 128, .first = 0, .last = 2, .offset = 0},
@@ -144,6 +181,7 @@ static void in_arena(void (*f)(void *)) {
 int main(void) {
   mem_init(&mem, NULL, NULL);
   TEST(in_arena(lifetimes), "a plan that frees early, makes late or runs out of order is found");
+  TEST(in_arena(stores), "a value that is stored too early, or is gone by then, is found");
   TEST(in_arena(places), "places that overlap or leave the arena are found");
   TEST(in_arena(passes), "a broken graph is found after the pass that made it");
   mem_close(&mem);

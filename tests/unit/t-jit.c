@@ -124,6 +124,134 @@ static void random_graphs(void *ud) {
   jit_close(jit);
 }
 
+/* ---- values that are written to inputs */
+typedef struct Commit {
+  Tensor **in, **was; /* what the run may write, and copies */
+  size_t n, nout;
+  bool done, untouched, plain[300]; /* plain: not written to an input */
+  Tensor *seen[300];                /* plain outputs, as they were */
+} Commit;
+
+/* Before the first write all inputs are as they were, and all else is there. */
+static void commit(void *ud, Tensor **out) {
+  Commit *w = ud;
+  w->done = w->untouched = true;
+  for (size_t i = 0; i < w->n; i++)
+    if (w->in[i]) w->untouched &= tn_same(w->in[i], w->was[i]);
+  for (size_t k = 0; k < w->nout; k++)
+    if (out[k] && w->plain[k]) w->seen[k] = tn_copy(&mem, out[k], out[k]->store->dev);
+}
+
+/* Adds outputs of the types of inputs, which are written to them. */
+static void add_writes(Gen *x) {
+  Graph *g = x->g;
+  size_t cap = g->output_count + g->input_count;
+  int *writes = ARENA_ARRAY(&arena, int, cap + 1);
+  for (size_t k = 0; k < cap; k++) writes[k] = -1;
+  for (size_t i = 0; i < g->input_count; i++) {
+    const Type *t = gr_type(g, g->inputs[i]);
+    if (t->kind == TK_TOKEN) continue;
+    for (int try = 0; try < 60; try++) {
+      Val v = {gen_rnd(x, (unsigned)g->node_count), 0};
+      const Type *y = g->nodes[v.node].result_count == 1 ? gr_type(g, v) : NULL;
+      bool same = y && g->nodes[v.node].op != OP_INPUT && y->kind == t->kind &&
+                  y->dtype == t->dtype && y->dev == t->dev && y->rank == t->rank &&
+                  !memcmp(y->dim, t->dim, t->rank * sizeof *t->dim);
+      for (size_t k = 0; k < g->output_count && same && gen_rnd(x, 4); k++)
+        same = !val_eq(g->outputs[k], v); /* an output twice is rare, but comes */
+      if (!same) continue;
+      writes[g->output_count] = (int)i;
+      gr_output(g, v);
+      break;
+    }
+  }
+  g->writes = writes;
+  g->write_count = g->output_count;
+}
+
+static int stored, not_stored, unwritten;
+
+static void check_writes(Gen *x, JitFn *f, uint64_t seed, bool hold) {
+  enum { MOST = 300 };
+  static Tensor *in[GEN_INPUTS], *want[MOST], *got[MOST], *given[GEN_INPUTS];
+  static bool alone[GEN_INPUTS];
+  Graph *g = x->g;
+  size_t n = g->input_count, nout = g->output_count;
+  GErr e = {0}, e2 = {0};
+  Tensor *held = NULL;
+  for (size_t i = 0; i < n; i++) in[i] = gen_tensor(x, &mem, i, seed);
+  RunCtx c = {.mem = &mem, .env = x->value, .effect = effect, .ud = x}, d = c;
+  Commit w = {.in = given, .was = in, .n = n, .nout = nout};
+  d.alone = alone;
+  d.commit = commit;
+  d.commit_ud = &w;
+  for (size_t k = 0; k < nout; k++) w.plain[k] = g->writes[k] < 0;
+  bool ok = gr_run(g, &c, in, want, &e, NULL);
+  hand_over(&c, in, n, got, given);
+  for (size_t i = 0; i < n; i++) alone[i] = given[i] && (!hold || gen_rnd(x, 3));
+  if (hold && n && given[0])
+    held =
+        tn_view(&mem, given[0], given[0]->rank, given[0]->dim, given[0]->stride, given[0]->offset);
+  bool ran = jit_run(f, &d, given, got, &e2, NULL);
+  check_msg(ran == ok && w.untouched == w.done, "seed %d: %s", (int)seed, e2.text);
+  for (size_t i = 0; i < n && !ok; i++)
+    check_msg(!in[i] || tn_same(in[i], given[i]), "seed %d: a failed run wrote input %d", (int)seed,
+              (int)i);
+  unwritten += !ok;
+  if (held) check_msg(tn_same(held, in[0]), "seed %d: a held input was written", (int)seed);
+  for (size_t k = 0; k < nout && ok; k++) {
+    bool same = want[k] && got[k] ? tn_same(want[k], got[k]) : want[k] == got[k];
+    check_msg(same, "seed %d: output %d has other bits", (int)seed, (int)k);
+    if (w.seen[k])
+      check_msg(tn_same(w.seen[k], got[k]), "seed %d: output %d came late", (int)seed, (int)k);
+    bool place = k < g->write_count && g->writes[k] >= 0 && got[k] == given[g->writes[k]];
+    stored += place;
+    not_stored += g->writes[k] >= 0 && !place;
+  }
+  for (size_t i = 0; i < n && ok; i++) { /* no other input changes */
+    bool written = false;
+    for (size_t k = 0; k < nout; k++) written |= got[k] && got[k] == given[i];
+    if (in[i] && !written)
+      check_msg(tn_same(in[i], given[i]), "seed %d: input %d changed", (int)seed, (int)i);
+  }
+  tn_unref(held);
+  unref_all(w.seen, nout);
+  unref_all(given, n);
+  unref_all(in, n);
+  if (ok) unref_all(want, nout);
+  if (ran) unref_all(got, nout);
+}
+
+static void random_writes(void *ud) {
+  (void)ud;
+  JitConfig config = {.walk = true, .engine = {.level = ENG_X86_64_V4}, .check = true};
+  bool was = mem.check;
+  mem.check = true; /* plans, too */
+  jit = jit_open(&mem, &config);
+  for (uint64_t seed = 1; seed <= 1000; seed++) {
+    arena_free(&arena);
+    arena_init(&arena, &mem);
+    GErr e = {0};
+    Gen x;
+    gen_open(&x, &arena, names_new(&arena), seed, seed % 2, seed % 9 == 0);
+    x.effects = seed % 3 == 0;
+    x.mem = &mem;
+    gen_graph(&x, 40);
+    add_writes(&x);
+    if (x.g->output_count > 299) continue;
+    JitFn *f = jit_compile(jit, x.g, x.value, NULL, &e);
+    if (!check_msg(f != NULL, "seed %d: %s", (int)seed, e.text)) continue;
+    check_writes(&x, f, seed, false);
+    check_writes(&x, f, seed, true);
+    jit_free(f);
+  }
+  tap_note("%d values took the place of inputs, %d did not; %d runs failed", stored, not_stored,
+           unwritten);
+  check_int(stored, >, 500);
+  jit_close(jit);
+  mem.check = was;
+}
+
 /* Graphs that went wrong once. */
 static const char *const once[] = {
     /* a pad by 0 in front reads its operand at the same number, below another size */
@@ -239,8 +367,8 @@ static void at_once(void *ud) {
     Graph *g = gr_read(&arena, names_new(&arena), text[i], strlen(text[i]), &e);
     if (!check_msg(g != NULL, "%s", e.text)) continue;
     JitFn *f = jit_compile(jit, g, NULL, NULL, &e);
-    check_int(jit_tensors(f, NULL, &copy), ==, want[i]);
-    check_int(jit_tensors(f, NULL, &none), ==, no_copy[i]);
+    check_int(jit_tensors(f, NULL, &copy, NULL), ==, want[i]);
+    check_int(jit_tensors(f, NULL, &none, NULL), ==, no_copy[i]);
     jit_free(f);
   }
   jit_close(jit);
@@ -365,6 +493,8 @@ int main(void) {
   }
   tap_note("%d kernels ran, %d inputs were dropped", kernels, lost);
   TEST(in_arena(random_graphs), "random graphs give the bits, effects and errors of the evaluator");
+  TEST(in_arena(random_writes),
+       "what is written to inputs takes their place, or is new: same bits");
   TEST(in_arena(once_wrong), "graphs that went wrong once give the bits");
   TEST(in_arena(message), "a run drops its own inputs once nothing, no error either, needs them");
   TEST(in_arena(updates), "an update copies its operand, unless that dies there");
