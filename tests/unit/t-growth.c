@@ -3,6 +3,7 @@
  * The most memory that the process ever held (VmHWM, which can be set back) grows over a call by no
  * more than the tensors of that call, which are those of its plan, and 4 MiB. The function runs
  * with few rows first, so that its code is there; what is freed goes back to the system at once.
+ * A training step writes params and moments where they are.
  * FILE: a program like bench/gpt.ckl, whose first step is measured, with the making of its code.
  */
 #define _GNU_SOURCE
@@ -28,6 +29,19 @@ static const char program[] =
     "let w = normal([256, 256], key = key(1)) * 0.1\n"
     "let big = normal([8192, 256], key = key(2))\n"
     "let few = normal([16, 256], key = key(2))\n";
+
+static const char training[] = "model Net(d: int) {\n"
+                               "  param a: f32[d, d] = normal([d, d], key = key(3))\n"
+                               "  param b: f32[d, d] = normal([d, d], key = key(4))\n"
+                               "}\n"
+                               "fn train[B, D](net: Net, opt: model, x: f32[B, D]) -> f32 {\n"
+                               "  let loss = mean((tanh(x @ net.a) @ net.b) ** 2)\n"
+                               "  opt.step(grad(loss, net))\n"
+                               "  stop(loss)\n"
+                               "}\n"
+                               "let net = Net(1024)\n"
+                               "let opt = adam(net)\n"
+                               "let some = ones([64, 1024])\n";
 
 /* Large blocks come from the system and go back to it. */
 static void *alloc(void *ud, void *p, size_t old, size_t n) {
@@ -117,6 +131,28 @@ static void t_growth(ckl_session *s, const char *few, const char *all) {
   check_int(growth, >=, account - 4 * SLACK);
 }
 
+/* Params and moments take 24 MiB; beside them there is room for a gradient and what one update
+ * makes. */
+static void t_in_place(ckl_session *s) {
+  ckl_value *plan, *v;
+  ckl_eval(s, training, "test", NULL);
+  for (int i = 0; i < 2; i++) {
+    if (!does(s, "train(net, opt, some)", &v)) return;
+    ckl_release(v);
+  }
+  if (!does(s, "plan(train, net, opt, some)", &plan)) return;
+  int64_t peak = figure(plan, "peak");
+  check_int(figure(plan, "outputs"), ==, 12);
+  ckl_release(plan);
+  int64_t live = ckl_counter(s, "data.live");
+  if (!does(s, "train(net, opt, some)", &v)) return;
+  ckl_release(v);
+  int64_t more = ckl_counter(s, "data.peak") - live;
+  tap_note("planned %.2f MiB, beside what was alive %.2f", (double)peak / 1048576,
+           (double)more / 1048576);
+  check_int(more, <, 24 << 20);
+}
+
 int main(int argc, char **argv) {
   const char *codegen = getenv("CKL_CODEGEN");
   ckl_config c = {.size = sizeof c, .alloc = alloc, .write = say, .cpu = "native"};
@@ -134,6 +170,7 @@ int main(int argc, char **argv) {
   } else {
     ckl_eval(s, program, "test", NULL);
     TEST(t_growth(s, "step(few, w)", "step(big, w)"), "a call takes what its plan says");
+    TEST(t_in_place(s), "a training step makes no second set of params and moments");
   }
   ckl_close(s);
   return tap_done();
