@@ -102,11 +102,10 @@ static void pack_right(const Gemm *g, int64_t j0, int64_t lines, int64_t k0, int
             out);
 }
 
-typedef struct Right { /* m columns of systems done at once; steps in elements */
+typedef struct Grid { /* matrices done at once; steps in elements */
   const void *at;
-  int64_t step, row, col; /* to the next system, row and column */
-  int64_t m;
-} Right;
+  int64_t step, row, col; /* to the next matrix, row and column */
+} Grid;
 
 #define T float
 #define GEMM GEMM_F32
@@ -356,27 +355,20 @@ static bool evenly(const Tensor *x, int axes, int64_t *step) {
   return true;
 }
 
-/* Whether the elements of each matrix (vector) lie row after row. */
-static bool dense(const Tensor *x, int axes) {
-  int64_t step = 1;
-  for (int k = x->rank - 1; k >= x->rank - axes; k--) {
-    if (x->dim[k] > 1 && x->stride[k] != step) return false;
-    step *= x->dim[k];
-  }
-  return true;
-}
-
 /* Whether MANY matrices of a batch may be done at once. */
 static bool lanes_fit(const Ref *r, Job *j) {
-  bool fit = j->n <= LEAF && (j->k.dt == DT_F64 || j->k.dt == DT_F32) && dense(j->x, 2) &&
-             evenly(j->x, 2, &j->step[0]) && (!j->y || evenly(j->y, 2, &j->step[1])) &&
-             (!j->perm || (dense(j->perm, 1) && evenly(j->perm, 1, &j->step[2])));
+  bool fit =
+      j->n <= LEAF && (j->k.dt == DT_F64 || j->k.dt == DT_F32) && evenly(j->x, 2, &j->step[0]) &&
+      (!j->y || evenly(j->y, 2, &j->step[1])) &&
+      (!j->perm || (j->perm->stride[j->perm->rank - 1] == 1 && evenly(j->perm, 1, &j->step[2])));
   j->lanes = (8 << gemm_level(r)) / (int64_t)j->k.size; /* vectors of 16, 32 or 64 bytes */
   return fit;
 }
 
-static const char *lane_at(const Job *j, const Tensor *x, int64_t step, int64_t number) {
-  return (const char *)tn_data(x) + number * step * (int64_t)j->k.size;
+/* Matrices of x or y from `number` on. */
+static Grid grid_at(const Job *j, const Tensor *x, int64_t step, int64_t number) {
+  const char *at = (const char *)tn_data(x) + number * step * (int64_t)j->k.size;
+  return (Grid){at, step, x->stride[x->rank - 2], x->stride[x->rank - 1]};
 }
 
 /* Gives the results of a job that has been done, or none of them. */
@@ -485,12 +477,11 @@ static bool one_lu(const Job *j, Work *w, const Batch *b, char *const *room) {
 }
 
 static bool many_lu(const Job *j, const Work *w, int64_t number) {
-  const char *src = lane_at(j, j->x, j->step[0], number);
+  Grid a = grid_at(j, j->x, j->step[0], number);
   int64_t n = j->n, *perm = (int64_t *)(void *)out_at(j, 1, number, n),
           *odd = (int64_t *)(void *)out_at(j, 2, number, 1);
   char *f = out_at(j, 0, number, n * n);
-  return j->k.wide ? lu_many_f64(w, n, src, j->step[0], f, perm, odd)
-                   : lu_many_f32(w, n, src, j->step[0], f, perm, odd);
+  return j->k.wide ? lu_many_f64(w, n, &a, f, perm, odd) : lu_many_f32(w, n, &a, f, perm, odd);
 }
 
 bool ref_lu(Ref *r, const Tensor *x, bool regular, Tensor **lu, Tensor **perm, Tensor **swaps) {
@@ -585,21 +576,13 @@ static bool one_solve(const Job *j, Work *w, const Batch *b, char *const *room) 
   return substitute(j, w, b, j->flag, room[0], rows, room[1]);
 }
 
-/* The right sides of the matrices from `number` on. */
-static Right right_at(const Job *j, int64_t number) {
-  const Tensor *y = j->y;
-  return (Right){lane_at(j, y, j->step[1], number), j->step[1], y->stride[y->rank - 2],
-                 y->stride[y->rank - 1], j->m};
-}
-
 static bool many_solve(const Job *j, const Work *w, int64_t number) {
-  const char *f = lane_at(j, j->x, j->step[0], number);
+  Grid f = grid_at(j, j->x, j->step[0], number), b = grid_at(j, j->y, j->step[1], number);
   const int64_t *perm = (const int64_t *)(const void *)tn_data(j->perm) + number * j->step[2];
-  int64_t n = j->n, step = j->step[0], pstep = j->step[2];
-  Right b = right_at(j, number);
-  char *x = out_at(j, 0, number, n * j->m);
-  return j->k.wide ? solve_many_f64(w, j->flag, n, f, step, perm, pstep, &b, x)
-                   : solve_many_f32(w, j->flag, n, f, step, perm, pstep, &b, x);
+  int64_t n = j->n, m = j->m, pstep = j->step[2];
+  char *x = out_at(j, 0, number, n * m);
+  return j->k.wide ? solve_many_f64(w, j->flag, n, m, &f, perm, pstep, &b, x)
+                   : solve_many_f32(w, j->flag, n, m, &f, perm, pstep, &b, x);
 }
 
 Tensor *ref_solve(Ref *r, const Tensor *lu, const Tensor *perm, const Tensor *b, bool across) {
@@ -623,11 +606,10 @@ static bool one_system(const Job *j, Work *w, const Batch *b, char *const *room)
 }
 
 static bool many_systems(const Job *j, const Work *w, int64_t number) {
-  const char *a = lane_at(j, j->x, j->step[0], number);
-  Right b = right_at(j, number);
+  Grid a = grid_at(j, j->x, j->step[0], number), b = grid_at(j, j->y, j->step[1], number);
   char *x = out_at(j, 0, number, j->n * j->m);
-  return j->k.wide ? system_many_f64(w, j->n, a, j->step[0], &b, x)
-                   : system_many_f32(w, j->n, a, j->step[0], &b, x);
+  return j->k.wide ? system_many_f64(w, j->n, j->m, &a, &b, x)
+                   : system_many_f32(w, j->n, j->m, &a, &b, x);
 }
 
 Tensor *ref_factor_solve(Ref *r, const Tensor *a, const Tensor *b) {
