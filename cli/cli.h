@@ -22,7 +22,9 @@ typedef struct Out {
 typedef struct Options {
   const char *color; /* "auto", "always", "never" */
   bool json, verbose, counts, check, help, interpret, emulate, profile, plan, times;
-  int threads; /* of CKL_THREADS; 0: not given */
+  bool curve, measure, peak; /* of `plan` */
+  const char *why, *svg;     /* likewise */
+  int threads;               /* of CKL_THREADS; 0: not given */
   const char *filter, *stage, *writes, *pass, *device, *seed;
   const char *cpu, *spill, *files; /* of ckl_config */
   int64_t memory, max_steps, max_nodes;

@@ -438,12 +438,40 @@ int cmd_explain(Cli *c) {
                                    c->o.words + 2, c->o.word_count - 2, "plan"));
 }
 
+static bool write_file(Cli *c, const char *path, const char *text) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  Out out;
+  if (fd >= 0) {
+    out_init(&out, fd, path, "never");
+    out_puts(&out, text);
+    out_flush(&out);
+    close(fd);
+  }
+  if (fd >= 0 && !out.error) return true;
+  out_printf(&c->err, "ckl: cannot write `%s`: %s\n", path, strerror(fd < 0 ? errno : out.error));
+  return false;
+}
+
 int cmd_plan(Cli *c) {
   if (c->o.word_count < 2) return cli_usage(c, "plan", "a FILE and the name of a FN are needed");
+  bool curve = c->o.curve || c->o.measure || c->o.svg;
+  if (curve + c->o.peak + (c->o.why != NULL) > 1)
+    return cli_usage(c, "plan", "--curve, --peak and --why are asked one at a time");
   if (!cli_open(c)) return EXIT_WRONG;
   cli_catch_interrupt(c);
-  return print_or_report(c, ckl_plan(c->session, file_path(c->o.words[0]), c->o.words[1],
-                                     c->o.words + 2, c->o.word_count - 2, c->o.json));
+  const Options *o = &c->o;
+  const char *svg = NULL;
+  ckl_plan_options want = {.json = o->json,
+                           .curve = curve,
+                           .measure = o->measure,
+                           .peak = o->peak,
+                           .why = o->why,
+                           .svg = o->svg ? &svg : NULL};
+  const char *text = ckl_plan(c->session, file_path(o->words[0]), o->words[1], o->words + 2,
+                              o->word_count - 2, &want);
+  bool wrote = !svg || write_file(c, o->svg, svg);
+  int status = print_or_report(c, text);
+  return wrote ? status : EXIT_WRONG;
 }
 
 int cmd_opt(Cli *c) {

@@ -47,7 +47,7 @@ static const Command commands[] = {
     {"explain", "FILE FN [TYPE...]", "l", "print the kernels of a function and where they end",
      cmd_explain,
      "A TYPE like 'f32[8, 3]' stands for each parameter that has no type in the program.\n"},
-    {"plan", "FILE FN [TYPE... | name=value...]", "lmBNGgi",
+    {"plan", "FILE FN [TYPE... | name=value...]", "lmBNGgiVQKYZ",
      "print what a call of a function takes", cmd_plan,
      "The program runs up to the first call of FN, which is told of and not run; what is printed "
      "on\n"
@@ -90,6 +90,11 @@ static const Option options[] = {
     {'t', 0, "trace-json", "FILE", "write a line of JSON into FILE for each captured backward"},
     {'P', 0, "profile", NULL, "print the time of script and of compiled code by line at the end"},
     {'A', 0, "plan", NULL, "print what each compiled call takes, before the first of each"},
+    {'V', 0, "curve", NULL, "the plans that the call could have, by memory and work"},
+    {'Q', 0, "measure", NULL, "the same, and run each of them: time and memory"},
+    {'Z', 0, "svg", "FILE", "the same, and write the drawing into FILE"},
+    {'K', 0, "peak", NULL, "the values that make the peak, with their lives"},
+    {'Y', 0, "why", "NAME", "who decided about the values of this name, and the other choice"},
     {'T', 0, "time-passes", NULL, "print the time that compiling took, by pass, at the end"},
     {'i', 0, "interpret", NULL, "run everything on the reference evaluator"},
     {'C', 0, "counts", NULL, "print all counters at the end"},
@@ -226,6 +231,11 @@ static int set_option(Cli *c, const char *command, const Option *opt, const char
   case 'T': o->times = true; break;
   case 'P': o->profile = true; break;
   case 'A': o->plan = true; break;
+  case 'V': o->curve = true; break;
+  case 'Q': o->measure = true; break;
+  case 'K': o->peak = true; break;
+  case 'Y': o->why = value; break;
+  case 'Z': o->svg = value; break;
   case 'c': o->check = true; break;
   case 't': {
     int fd = open(value, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -265,12 +265,21 @@ const char *ckl_log_name(size_t i); /* [-] NULL past the end */
  * "peak", "saved", "flops", "forward", "backward", .. and "text". [mpr] */
 ckl_status ckl_plan_call(ckl_session *s, ckl_value *f, ckl_value *const *args, size_t n,
                          ckl_value **out);
-/* The plan of a call of function `fn` of a file, as text or as JSON. Without types: its first call
- * in the program, which is run up to there. With `types` like "f32[8, 3]" for all parameters: a
- * call with such arguments, by which gradients are taken. The text lives until the next call on s;
- * NULL = see diagnostics. [mpr] */
+/* What ckl_plan tells. All zero: the memory of the call, and what becomes of values of blocks. */
+typedef struct ckl_plan_options {
+  bool json;        /* as one JSON object */
+  bool curve;       /* instead: the plans that the call could have, by memory and work */
+  bool measure;     /* with `curve`: runs each of them on the inputs of the call, which stay */
+  bool peak;        /* instead: the values that make the peak */
+  const char *why;  /* instead: who decided about the values of this name; NULL: not asked */
+  const char **svg; /* with `curve`: gets the drawing, which lives as the text does; may be NULL */
+} ckl_plan_options;
+/* The plan of a call of function `fn` of a file. Without types: its first call in the program,
+ * which is run up to there. With `types` like "f32[8, 3]" for all parameters: a call with such
+ * arguments, by which gradients are taken. `o` NULL: all zero. The text lives until the next call
+ * on s; NULL = see diagnostics. [mpr] */
 const char *ckl_plan(ckl_session *s, const char *path, const char *fn, const char *const *types,
-                     size_t type_count, bool json);
+                     size_t type_count, const ckl_plan_options *o);
 /* Time of the lines of script, and of compiled code by line of the program, the longest first; ""
  * when there is none, or without ckl_config.profile. The text lives until the next call on s.
  * [m] */

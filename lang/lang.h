@@ -209,9 +209,11 @@ struct Session {
   } count;
   struct ckl_value *handles; /* given out by the API */
   struct {
-    bool json;
-    const char *fn;   /* the call that `ckl plan` waits for */
-    const char *text; /* the report on it */
+    bool json, curve, measure, peak, draw; /* see ckl_plan_options */
+    const char *why;                       /* likewise */
+    const char *svg;                       /* the drawing, if asked for */
+    const char *fn;                        /* the call that `ckl plan` waits for */
+    const char *text;                      /* the report on it */
   } report;
   unsigned dumps;       /* passes to dump, one bit each: 1 << PassId */
   const char *text_out; /* last text handed out by the API */

@@ -496,13 +496,15 @@ int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id) 
   return memplan(temp, items, n);
 }
 
-void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
-                 void (*visit)(void *ud, const JitLive *l), void *ud) {
-  if (f->reference) return;
+JitSteps jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
+                     void (*visit)(void *ud, const JitLive *l), void *ud) {
+  JitSteps steps = {.forward_end = UINT32_MAX};
+  if (f->reference) return steps;
   const Bound *b = bound_get(f, env);
-  if (b->reference) return;
+  if (b->reference) return steps;
   const Plan *p = f->plan;
   const Graph *g = p->g;
+  steps = (JitSteps){(uint32_t)p->step_count, b->peak_step, p->forward_end};
   JitLive *all = ARENA_ARRAY(temp, JitLive, p->slot_count + 1);
   uint32_t *slot = ARENA_ARRAY(temp, uint32_t, p->slot_count + 1);
   size_t n = 0;
@@ -511,6 +513,8 @@ void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
     if (s->first > b->peak_step || s->last < b->peak_step) continue;
     const Group *x = &p->groups.items[p->steps[b->peak_step].group];
     JitLive l = {.v = VAL_NONE, .g = g, .offset = b->offset[i], .bytes = b->bytes[i]};
+    l.first = s->first;
+    l.last = s->last;
     l.prov = &g->provs[g->nodes[x->root].prov];
     size_t k = n++;
     for (; k > 0 && all[k - 1].offset > l.offset; k--) {
@@ -531,6 +535,7 @@ void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
     }
   }
   for (size_t k = 0; k < n; k++) visit(ud, &all[k]);
+  return steps;
 }
 
 /* ---- printing */

@@ -103,12 +103,17 @@ typedef struct JitLive {
   Val v; /* VAL_NONE: a panel */
   const Graph *g;
   int64_t offset, bytes;
-  const Prov *prov; /* of the node, or of the group that needs the panel */
+  const Prov *prov;     /* of the node, or of the group that needs the panel */
+  uint32_t first, last; /* steps in which it is alive */
 } JitLive;
+typedef struct JitSteps {
+  uint32_t count, peak; /* peak: the step that needs most of the arena */
+  uint32_t forward_end; /* JitPeak.saved is in use then; UINT32_MAX: there is no such step */
+} JitSteps;
 /* Visits the values in the arena at the step that needs most of it, in the order of their
- * offsets. */
-void jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
-                 void (*visit)(void *ud, const JitLive *l), void *ud);
+ * offsets. Nothing is visited if the evaluator runs the whole function. */
+JitSteps jit_at_peak(JitFn *f, Arena *temp, const int64_t *env,
+                     void (*visit)(void *ud, const JitLive *l), void *ud);
 
 typedef struct JitCount {
   int64_t runs;      /* of compiled functions */

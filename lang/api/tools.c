@@ -258,18 +258,25 @@ static void work_plan(TextJob *t) {
 }
 
 const char *ckl_plan(ckl_session *k, const char *path, const char *fn, const char *const *types,
-                     size_t n, bool json) {
+                     size_t n, const ckl_plan_options *o) {
   if (!path || !fn || !all_given(types, n)) return NULL;
   TextJob t = {.s = &k->s, .a = path, .c = fn, .list = types, .n = n};
   Session *s = &k->s;
   if (s->busy) return NULL;
   void (*write)(void *ud, int stream, const char *text, size_t size) = s->config.write;
-  s->report.json = json;
+  if (o) {
+    s->report.json = o->json;
+    s->report.curve = o->curve;
+    s->report.measure = o->measure;
+    s->report.peak = o->peak;
+    s->report.why = o->why;
+    s->report.draw = o->svg != NULL;
+  }
   s->config.write = NULL;
   const char *r = api_text(&t, work_plan, true);
   s->config.write = write;
-  s->report.json = false;
-  s->report.fn = NULL;
+  if (o && o->svg) *o->svg = r ? s->report.svg : NULL;
+  memset(&s->report, 0, sizeof s->report);
   return r;
 }
 

@@ -8,8 +8,9 @@
  * are dropped. Near the bound, candidates are planned like any other code, so their peaks are
  * exact. The choice is the fastest whose peak fits. Under a limit its code is made at once; if that
  * leaves too little, the others are tried again, with what is known by then. The candidates do not
- * depend on the budget, so more memory never gives a slower plan. Values of blocks that leave
- * nothing open stay as written.
+ * depend on the budget, so more memory never gives a slower plan. `auto` has all of them planned,
+ * and takes the knee of their curve if it fits. Values of blocks that leave nothing open stay as
+ * written.
  */
 #include "lang/checkpoint/choice.h"
 
@@ -52,8 +53,10 @@ typedef struct Chooser {
   const int64_t *env;
   const InputMemory *memory; /* NULL: not known */
   int64_t room;
-  size_t tensors, rest; /* bytes in use when `room` was left */
-  bool *open;           /* per block: something is left to decide */
+  size_t tensors, rest;  /* bytes in use when `room` was left */
+  bool *open;            /* per block: something is left to decide */
+  const int64_t *budget; /* per block: bytes, -1 = none; NULL: as written */
+  bool all;              /* every candidate is planned, and keeps its plan */
   Candidate *c;
   size_t count, cap;
   Span at;
@@ -99,11 +102,15 @@ static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, 
   for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
 }
 
+static int by_number(const Candidate *a, const Candidate *b) {
+  return a->number < b->number ? -1 : a->number > b->number;
+}
+
 static int by_time(const void *x, const void *y) {
   const Candidate *a = x, *b = y;
   if (a->time != b->time) return a->time < b->time ? -1 : 1;
   if (a->about != b->about) return a->about < b->about ? -1 : 1;
-  return a->number < b->number ? -1 : a->number > b->number;
+  return by_number(a, b);
 }
 
 /* Lists the plans, by rising time and falling memory: those that none seems to beat. */
@@ -186,6 +193,10 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+static int64_t budget_of(const Chooser *h, size_t block) {
+  return h->budget ? h->budget[block] : h->g->blocks->items[block].budget;
+}
+
 /* Plans the graphs of c and sets c->need and c->block. */
 static void plan_runs(Chooser *h, Candidate *c) {
   Session *s = h->s;
@@ -217,7 +228,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
   }
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
-    if (tab->items[i].budget < 0) continue;
+    if (budget_of(h, i) < 0 && !h->all) continue;
     int64_t held = saved_bytes(&p->runs, i + 1, h->env);
     c->block[i] = jit_block_bytes(f, temp, h->env, i + 1);
     if (b) c->block[i] = held + larger(c->block[i], jit_block_bytes(b, temp, h->env, i + 1));
@@ -264,9 +275,9 @@ static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
   *block = 0;
   if (c->need > h->room) most = (double)c->need / (double)(h->room > 0 ? h->room : 1);
   for (uint32_t i = 0; h->g->blocks && i < h->g->blocks->count; i++) {
-    const Block *b = &h->g->blocks->items[i];
-    if (b->budget < 0 || c->block[i] <= b->budget) continue;
-    double x = (double)c->block[i] / (b->budget > 0 ? (double)b->budget : 0.5);
+    int64_t budget = budget_of(h, i);
+    if (budget < 0 || c->block[i] <= budget) continue;
+    double x = (double)c->block[i] / (budget > 0 ? (double)budget : 0.5);
     if (x > most) {
       most = x;
       *block = i + 1;
@@ -301,10 +312,10 @@ static int64_t most_bytes(const Chooser *h) {
   const BlockTab *tab = h->g->blocks;
   int64_t sum = 0;
   for (size_t i = 0; tab && i < tab->count; i++) {
-    const Block *b = &tab->items[i];
-    if (b->parent) continue;
-    if (b->budget < 0 || b->budget > h->room) return h->room;
-    sum += b->budget;
+    int64_t budget = budget_of(h, i);
+    if (tab->items[i].parent) continue;
+    if (budget < 0 || budget > h->room) return h->room;
+    sum += budget;
     if (sum > h->room) return h->room;
   }
   return tab ? sum : h->room;
@@ -326,11 +337,13 @@ typedef struct Best {
 static void try_plan(Chooser *h, Candidate *c, Best *best) {
   uint32_t at;
   if (c->tried || (c->need >= 0 && best->c && excess(h, c, &at) >= best->over)) return;
-  if (!make_graphs(h, c)) return;
-  plan_runs(h, c);
+  if (!c->planned) {
+    if (!make_graphs(h, c)) return;
+    plan_runs(h, c);
+  }
   double x = excess(h, c, &at);
   bool better = !best->c || x < best->over;
-  forget(better ? best->c : c);
+  if (!h->all) forget(better ? best->c : c);
   if (better) *best = (Best){c, x, at};
 }
 
@@ -356,6 +369,77 @@ static Best best_candidate(Chooser *h) {
     try_plan(h, &h->c[from], &best);
   }
   return best;
+}
+
+/* ---- the curve */
+static int64_t runs_time(const Runs *r, const int64_t *env) {
+  return rm_time(r->first, env) + (r->second ? rm_time(r->second, env) : 0);
+}
+
+typedef struct Timed {
+  Candidate *c;
+  int64_t time; /* of all that its graphs compute */
+} Timed;
+
+static int by_whole_time(const void *x, const void *y) {
+  const Timed *a = x, *b = y;
+  if (a->time != b->time) return a->time < b->time ? -1 : 1;
+  if (a->c->need != b->c->need) return a->c->need < b->c->need ? -1 : 1;
+  return by_number(a->c, b->c);
+}
+
+/* Plans all candidates. Returns those that none beats in time and memory, by falling time and
+ * rising memory. */
+static Timed *plan_all(Chooser *h, size_t *count) {
+  size_t n = 0, kept = 0;
+  Timed *all = ARENA_ARRAY(&h->s->scratch, Timed, h->count + 1);
+  for (size_t i = 0; i < h->count; i++) {
+    Candidate *c = &h->c[i];
+    if (!make_graphs(h, c)) continue;
+    plan_runs(h, c);
+    all[n++] = (Timed){c, runs_time(&c->planned->runs, h->env)};
+    if (!h->all) forget(c);
+  }
+  qsort(all, n, sizeof *all, by_whole_time);
+  for (size_t i = 0; i < n; i++)
+    if (!kept || all[i].c->need < all[kept - 1].c->need) all[kept++] = all[i];
+  for (size_t i = 0; i < kept / 2; i++) {
+    Timed t = all[i];
+    all[i] = all[kept - 1 - i];
+    all[kept - 1 - i] = t;
+  }
+  *count = kept;
+  return all;
+}
+
+/* The knee of a curve: the plan farthest below the chord from its first to its last plan, if both
+ * axes go from 0 to 1; if none is below, the fastest. */
+static size_t knee_of(const Timed *p, size_t n) {
+  size_t knee = n - 1;
+  double most = 0;
+  for (size_t i = 1; i + 1 < n; i++) {
+    double x = (double)(p[i].c->need - p[0].c->need) / (double)(p[n - 1].c->need - p[0].c->need);
+    double y = (double)(p[i].time - p[n - 1].time) / (double)(p[0].time - p[n - 1].time);
+    if (1 - x - y <= most) continue;
+    most = 1 - x - y;
+    knee = i;
+  }
+  return knee;
+}
+
+/* What `auto` asks for: the knee, if it fits. */
+static Candidate *knee_that_fits(Chooser *h) {
+  bool wanted = false;
+  const BlockTab *tab = h->g->blocks;
+  for (size_t i = 0; tab && i < tab->count; i++) wanted |= tab->items[i].automatic;
+  if (!wanted || h->count < 2) return NULL;
+  size_t n;
+  uint32_t at;
+  const Timed *p = plan_all(h, &n);
+  Candidate *knee = n ? p[knee_of(p, n)].c : NULL;
+  if (!knee || excess(h, knee, &at) > 1 || !make_graphs(h, knee)) return NULL;
+  plan_runs(h, knee);
+  return knee;
 }
 
 static bool make_code(Chooser *h, const Candidate *c) {
@@ -410,7 +494,7 @@ static Best numbered(Chooser *h) {
 }
 
 /* A copy for later calls of what `need` is for. `dense` becomes the bytes that each input gets. */
-static InputMemory memory_kept(Chooser *h, const Graph *g) {
+static InputMemory memory_kept(const Chooser *h, const Graph *g) {
   size_t n = h->memory ? h->memory->count : 0;
   int64_t *bytes = ARENA_ARRAY(h->a, int64_t, n + 1);
   InputMemory m = {n, bytes, ARENA_ARRAY(h->a, bool, n + 1), ARENA_ARRAY(h->a, bool, n + 1)};
@@ -421,17 +505,7 @@ static InputMemory memory_kept(Chooser *h, const Graph *g) {
   return m;
 }
 
-static Choice choose(Chooser *h) {
-  Session *s = h->s;
-  const BlockTab *tab = h->g->blocks;
-  take_stock(h);
-  h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
-  for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
-  make_candidates(h);
-  Best best = s->config.plan >= 0 ? numbered(h) : best_candidate(h);
-  if (!best.c) return (Choice){.g = h->g, .split = UINT32_MAX};
-  if (best.over > 1) refuse(h, best.c, best.c->need, best.block);
-  Candidate *c = s->mem.limit && s->config.plan < 0 ? choose_with_code(h, best.c) : best.c;
+static Choice choice_of(const Chooser *h, const Candidate *c) {
   return (Choice){.g = c->plan.g,
                   .split = h->whole ? h->whole->split : UINT32_MAX,
                   .choice = c->plan.choice,
@@ -440,6 +514,71 @@ static Choice choose(Chooser *h) {
                   .need_dense = c->need_dense,
                   .memory = memory_kept(h, c->planned->runs.first),
                   .planned = c->planned};
+}
+
+static Choice choose(Chooser *h) {
+  Session *s = h->s;
+  const BlockTab *tab = h->g->blocks;
+  take_stock(h);
+  h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
+  for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
+  make_candidates(h);
+  Best best = {.over = 1};
+  if (s->config.plan >= 0)
+    best = numbered(h);
+  else if (!(best.c = knee_that_fits(h)))
+    best = best_candidate(h);
+  if (!best.c) return (Choice){.g = h->g, .split = UINT32_MAX};
+  if (best.over > 1) refuse(h, best.c, best.c->need, best.block);
+  bool code = s->mem.limit && s->config.plan < 0;
+  return choice_of(h, code ? choose_with_code(h, best.c) : best.c);
+}
+
+/* The budget that a block gets to allow for plan c: its text in the program stands for all blocks
+ * made of it. */
+static int64_t budget_for(const Chooser *h, const Candidate *c, uint32_t block) {
+  const BlockTab *tab = h->g->blocks;
+  int64_t most = c->block[block];
+  for (size_t i = 0; i < tab->count; i++) {
+    const Block *b = &tab->items[i], *own = &tab->items[block];
+    bool same = b->span.file == own->span.file && b->span.lo == own->span.lo;
+    if (same) most = larger(most, c->block[i]);
+  }
+  return most;
+}
+
+size_t choice_curve(const ChoiceOf *of, Curve *out) {
+  Session *s = of->s;
+  Chooser h = {.s = s, .a = of->a, .g = of->g, .whole = of->whole, .env = of->env};
+  size_t blocks = h.g->blocks ? h.g->blocks->count : 0, n;
+  int64_t *budget = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
+  h.memory = of->memory;
+  h.all = true;
+  h.room = INT64_MAX;
+  h.budget = budget;
+  h.open = ARENA_ARRAY(&s->scratch, bool, blocks + 1);
+  for (size_t i = 0; i < blocks; i++) h.open[i] = true;
+  make_candidates(&h);
+  const Timed *t = plan_all(&h, &n);
+  *out = (Curve){.looked = h.count, .plans = ARENA_ARRAY(of->a, CurvePlan, n + 1)};
+  if (n) out->knee = knee_of(t, n);
+  for (size_t k = 0; k < n; k++) {
+    CurvePlan *p = &out->plans[k];
+    *p = (CurvePlan){.choice = choice_of(&h, t[k].c), .time = t[k].time};
+    p->budget = ARENA_ARRAY(of->a, int64_t, blocks + 1);
+    for (uint32_t i = 0; i < blocks; i++) budget[i] = p->budget[i] = budget_for(&h, t[k].c, i);
+    Best best = best_candidate(&h);
+    p->by_budget = blocks && best.c == t[k].c && best.over <= 1;
+  }
+  return out->count = n;
+}
+
+Choice choice_planned(const ChoiceOf *of, const uint8_t *choice) {
+  Chooser h = {.s = of->s, .a = of->a, .g = of->g, .whole = of->whole, .env = of->env};
+  h.memory = of->memory;
+  Candidate c = {.plan = {of->g, (uint8_t *)(uintptr_t)choice}};
+  if (make_graphs(&h, &c)) plan_runs(&h, &c);
+  return choice_of(&h, &c);
 }
 
 bool choice_fits(Session *s, const Choice *c, const InputMemory *memory) {
@@ -501,9 +640,11 @@ bool auto_remat_wanted(Session *s, const Graph *g, const int64_t *env) {
   return false;
 }
 
-/* g with one block of the backward and all nodes that it needs. */
-static Graph *as_block(Arena *a, Arena *temp, const Graph *g) {
-  const bool *needed = needed_by_backward(temp, g);
+Graph *choice_block(Arena *a, Arena *temp, const Graph *g, bool to_loss) {
+  bool *needed = needed_by_backward(temp, g);
+  for (uint32_t i = 0; to_loss && i < g->node_count && !g->provs[g->nodes[i].prov].backward; i++)
+    for (uint32_t k = 0; k < g->nodes[i].operand_count && g->nodes[i].result_count; k++)
+      needed[i] |= needed[gr_operand(g, i, (int)k).node];
   Graph *b = gr_clone(a, g);
   b->blocks = NULL;
   uint32_t id = gr_block(b, (Block){.budget = -1, .text = ""});
@@ -542,15 +683,7 @@ static RmPlan thrifty_plan(Arena *a, Arena *temp, const Graph *g, const int64_t 
 Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
                   const int64_t *env) {
   Arena *temp = &s->scratch;
-  Graph *b = as_block(a, temp, g);
-  if (s->config.plan >= 0) {
-    Chooser h = {.s = s, .a = a, .g = b, .env = env};
-    h.open = ARENA_ARRAY(temp, bool, 1);
-    h.open[0] = true;
-    make_candidates(&h);
-    const RmPlan *p = &h.c[(size_t)s->config.plan % h.count].plan;
-    return (Choice){.g = p->g, .split = split, .choice = p->choice, .candidates = (int)h.count};
-  }
+  Graph *b = choice_block(a, temp, g, false);
   int looked;
   Candidate less = {.plan = thrifty_plan(a, temp, b, env, &looked)}, all = {0};
   Choice r = {.g = less.plan.g, .split = split, .choice = less.plan.choice, .candidates = looked};

@@ -60,6 +60,34 @@ Choice choice_for_graph(Session *s, Arena *a, const Graph *g, const int64_t *env
                         const InputMemory *memory, Span at);
 Choice choice_for_joint(Session *s, Arena *a, const JointWhole *w, const int64_t *env,
                         const InputMemory *memory, Span at);
+
+/* ---- all plans that a call could have */
+typedef struct ChoiceOf {
+  Session *s;
+  Arena *a;                /* of the result */
+  const Graph *g;          /* whole->g, if that is given */
+  const JointWhole *whole; /* NULL: g is one graph */
+  const int64_t *env;
+  const InputMemory *memory; /* NULL: not known */
+} ChoiceOf;
+typedef struct CurvePlan {
+  Choice choice;   /* with its plan */
+  int64_t time;    /* rm_time of its graphs */
+  int64_t *budget; /* per block of the table: bytes that allow for the plan */
+  bool by_budget;  /* with these budgets it is chosen */
+} CurvePlan;
+typedef struct Curve {
+  CurvePlan *plans;           /* that none beats, by rising memory and falling time */
+  size_t count, knee, looked; /* knee: the plan that `auto` takes; looked: plans made */
+} Curve;
+/* Plans all candidates as if each block had a budget. Returns out->count. */
+size_t choice_curve(const ChoiceOf *of, Curve *out);
+/* Plans a choice for the graph. The plan is NULL if it cannot be made. */
+Choice choice_planned(const ChoiceOf *of, const uint8_t *choice);
+/* g with one block of the backward and all nodes that it needs; `to_loss`: and what the program
+ * computes of them before it takes a gradient, as a block in the program would hold it. */
+Graph *choice_block(Arena *a, Arena *temp, const Graph *g, bool to_loss);
+
 /* Whether a choice made before is within the limit of the process now. */
 bool choice_fits(Session *s, const Choice *c, const InputMemory *memory);
 

@@ -350,7 +350,11 @@ static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
                   .choice = r->choice,
                   .source = r->c->source,
                   .memory = &r->memory,
-                  .input_count = r->c->g->input_count};
+                  .input_count = r->c->g->input_count,
+                  .whole = r->c->whole,
+                  .joint = r->j,
+                  .in = r->in,
+                  .at = f->decl->span};
   if (!r->choice.g || !r->choice.g->blocks) p.choice.g = NULL;
   if (r->saves) p.runs = (Runs){r->g, r->j->joint->backward, r->j->joint};
   return p;

@@ -214,6 +214,13 @@ bool joint_make_once(JointRef *j, GErr *e, Prov *at) {
   return made != NULL;
 }
 
+const JointWhole *joint_whole(const JointRef *j, Arena *a) {
+  GErr e;
+  Prov where;
+  JointWant want = {j->spec.cot, j->spec.wants, j->carries, j->spec.written};
+  return ad_joint_whole(a, j->spec.f, &want, &e, &where);
+}
+
 /* ---- for calls that saved nothing */
 
 /* The forward half with only the saved values as outputs: results exist, and writes are done. */

@@ -101,6 +101,8 @@ bool joint_make_early(Session *s, JointRef *j, const InputMemory *memory, Span a
 /* Like joint_make, for halves that run once: they are not simplified, and an error goes to the
  * caller. */
 bool joint_make_once(JointRef *j, GErr *e, Prov *at);
+/* The joint graph of j before it is split, made again. NULL: there is none. */
+const JointWhole *joint_whole(const JointRef *j, Arena *a);
 /* Runs the forward again from the inputs of a call and returns the joint->saved_count values that
  * it saves. Makes the halves first. Throws. */
 Tensor **joint_resave(Session *s, JointRef *j, const int64_t *env, Tensor *const *inputs, Span at);

@@ -12,6 +12,7 @@
 #include "autograd/remat.h"
 #include "graph/cost.h"
 #include "graph/op.h"
+#include "lang/compile/curve.h"
 #include "lang/compile/eager_kernels.h"
 #include "lang/compile/tiering.h"
 #include "lang/names/clauses.h"
@@ -124,7 +125,8 @@ static int64_t leaf_bytes(const CallReport *c, ReportFigures *out, int64_t *dens
 }
 
 /* ---- figures */
-static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env) {
+static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env, JitFn *made) {
+  if (made) return made;
   JitFn *f = native_plan(s, g, env);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
   return f;
@@ -158,10 +160,11 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
   return sum;
 }
 
-static void report_figures(const CallReport *c, ReportFigures *out) {
+void report_figures(const CallReport *c, ReportFigures *out) {
   Session *s = c->s;
   size_t mark = mem_pool_mark(&s->mem);
   const Runs *r = &c->runs;
+  const Planned *made = c->choice.planned;
   JitPeak one, two = {.exact = true, .bound = true};
   *out = (ReportFigures){0};
   int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
@@ -169,9 +172,11 @@ static void report_figures(const CallReport *c, ReportFigures *out) {
   int64_t grow = leaf_bytes(c, out, dense, written);
   JitFn *f = NULL;
   if (s->config.cpu != CPU_REFERENCE) {
-    f = plan_of(s, r->first, c->env);
-    out->compiled = jit_peak(f, c->env, &one) &&
-                    (!r->second || jit_peak(plan_of(s, r->second, c->env), c->env, &two));
+    f = plan_of(s, r->first, c->env, made ? made->first : NULL);
+    out->compiled = jit_peak(f, c->env, &one);
+    if (out->compiled && r->second)
+      out->compiled =
+          jit_peak(plan_of(s, r->second, c->env, made ? made->second : NULL), c->env, &two);
   }
   out->exact &= out->compiled;
   report_op_counts(r->first, &out->ops);
@@ -209,7 +214,7 @@ static void report_figures(const CallReport *c, ReportFigures *out) {
 }
 
 /* ---- text */
-static const char *grouped(Session *s, int64_t n) {
+const char *report_number(Session *s, int64_t n) {
   char digits[24], out[40];
   int len = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
   for (int i = 0; i < len; i++) {
@@ -221,7 +226,7 @@ static const char *grouped(Session *s, int64_t n) {
 }
 
 static void line(Session *s, Buf *out, const char *name, int64_t bytes, const char *note) {
-  buf_printf(out, "  %-22s %16s%s%s\n", name, grouped(s, bytes), *note ? "  " : "", note);
+  buf_printf(out, "  %-22s %16s%s%s\n", name, report_number(s, bytes), *note ? "  " : "", note);
 }
 
 static void print_ops(Session *s, Buf *out, const char *name, const int64_t *n) {
@@ -235,9 +240,9 @@ static void print_ops(Session *s, Buf *out, const char *name, const int64_t *n) 
   (void)s;
 }
 
-static const char *const choice_word[] = {"free", "saved", "recomputed", "offloaded"};
-static const char *const why_word[] = {"policy", "policy (the rest)", "effect",
-                                       "free",   "the caller",        "planner"};
+const char *const report_choice[] = {"free", "saved", "recomputed", "offloaded"};
+const char *const report_why[] = {"policy", "policy (the rest)", "effect",
+                                  "free",   "the caller",        "planner"};
 
 typedef struct Values { /* of one block */
   const CallReport *c;
@@ -248,7 +253,7 @@ typedef struct Values { /* of one block */
   int64_t shown;
 } Values;
 
-static const char *value_name(Session *s, const Graph *g, Val v) {
+const char *report_value_name(Session *s, const Graph *g, Val v) {
   const Prov *p = &g->provs[g->nodes[v.node].prov];
   const char *op = op_info[g->nodes[v.node].op].text;
   const char *path = p->path ? p->path : "", *dot = p->path ? ": " : "";
@@ -264,7 +269,7 @@ static void one_value(void *ud, const RmValue *v) {
   if (v->block != w->block) return;
   int64_t bytes = 0;
   Type as[2] = {*gr_type(g, v->v)};
-  const char *becomes = v->choice == CHOICE_FREE ? "kept" : choice_word[v->choice];
+  const char *becomes = v->choice == CHOICE_FREE ? "kept" : report_choice[v->choice];
   for (int k = v->narrow ? rm_saved_as(g, v->v, as) : 1; k-- > 0;)
     bytes += cost_room(g, &as[k], c->env);
   if (v->narrow) becomes = fail_text(s, "saved as %s", dtype_info[as[0].dtype].name);
@@ -275,8 +280,8 @@ static void one_value(void *ud, const RmValue *v) {
     buf_printf(w->out,
                "%s{\"value\": \"%s\", \"bytes\": %lld, \"becomes\": \"%s\", \"by\": \"%s\", "
                "\"cost\": %lld}",
-               w->any ? ", " : "", value_name(s, g, v->v), (long long)bytes, becomes,
-               why_word[v->why], (long long)cost);
+               w->any ? ", " : "", report_value_name(s, g, v->v), (long long)bytes, becomes,
+               report_why[v->why], (long long)cost);
     w->any = true;
     return;
   }
@@ -284,8 +289,9 @@ static void one_value(void *ud, const RmValue *v) {
   buf_init_arena(&t, &s->scratch);
   type_print(&t, g->dims, gr_type(g, v->v));
   buf_printf(w->out, "    %-44s %14s  %-10s  %s%s\n",
-             fail_text(s, "%s %s", value_name(s, g, v->v), t.s), grouped(s, bytes), becomes,
-             why_word[v->why], cost ? fail_text(s, ", cost %s", grouped(s, cost)) : "");
+             fail_text(s, "%s %s", report_value_name(s, g, v->v), t.s), report_number(s, bytes),
+             becomes, report_why[v->why],
+             cost ? fail_text(s, ", cost %s", report_number(s, cost)) : "");
 }
 
 static void print_blocks(const CallReport *c, Buf *out, bool json) {
@@ -319,10 +325,10 @@ static void print_blocks(const CallReport *c, Buf *out, bool json) {
                  (long long)w.bytes[CHOICE_SAVE], (long long)w.bytes[CHOICE_RECOMPUTE],
                  (long long)w.bytes[CHOICE_OFFLOAD]);
     else
-      buf_printf(out, "    saved %s, recomputed %s%s%s\n", grouped(s, w.bytes[CHOICE_SAVE]),
-                 grouped(s, w.bytes[CHOICE_RECOMPUTE]),
+      buf_printf(out, "    saved %s, recomputed %s%s%s\n", report_number(s, w.bytes[CHOICE_SAVE]),
+                 report_number(s, w.bytes[CHOICE_RECOMPUTE]),
                  w.bytes[CHOICE_OFFLOAD] ? ", offloaded " : "",
-                 w.bytes[CHOICE_OFFLOAD] ? grouped(s, w.bytes[CHOICE_OFFLOAD]) : "");
+                 w.bytes[CHOICE_OFFLOAD] ? report_number(s, w.bytes[CHOICE_OFFLOAD]) : "");
   }
 }
 
@@ -350,12 +356,12 @@ static void report_print(const CallReport *c, Buf *out) {
   line(s, out, "  inputs", f.inputs, "");
   if (f.compiled) {
     line(s, out, "  outputs", f.outputs,
-         f.fresh
-             ? fail_text(s, "%s of it for params and buffers that others hold", grouped(s, f.fresh))
-             : "");
+         f.fresh ? fail_text(s, "%s of it for params and buffers that others hold",
+                             report_number(s, f.fresh))
+                 : "");
     line(s, out, "  arena", f.arena,
-         fail_text(s, "%s in use at once, %s of it packed operands", grouped(s, f.live),
-                   grouped(s, f.panels)));
+         fail_text(s, "%s in use at once, %s of it packed operands", report_number(s, f.live),
+                   report_number(s, f.panels)));
     if (f.inner) line(s, out, "  loops and branches", f.inner, "what their bodies make");
     line(s, out, "  workspace of threads", f.scratch, "");
     line(s, out, "saved for the backward", f.saved, c->runs.second ? "" : "of the arena");
@@ -433,6 +439,19 @@ static Value if_compiled(const ReportFigures *p, int64_t n) {
   return p->compiled ? v_int(n) : v_none();
 }
 
+/* Prints what the session asks for. */
+static void print_as_asked(const CallReport *c, Buf *out) {
+  const Session *s = c->s;
+  if (s->report.curve)
+    curve_print(c, out);
+  else if (s->report.peak)
+    fate_print_peak(c, out);
+  else if (s->report.why)
+    fate_print_why(c, out);
+  else
+    (s->report.json ? report_json : report_print)(c, out);
+}
+
 Value report_value(const CallReport *c) {
   Session *s = c->s;
   Fields f = {.s = s};
@@ -459,7 +478,7 @@ Value report_value(const CallReport *c) {
   field(&f, "bound", v_bool(p.bound));
   Buf b;
   buf_init_arena(&b, &s->scratch);
-  (s->report.json ? report_json : report_print)(c, &b);
+  print_as_asked(c, &b);
   field(&f, "text", v_str(s, b.s, b.n));
   return v_record(s, f.n, f.names, f.items);
 }
@@ -473,7 +492,7 @@ void report_first_call(const CallReport *c) {
   if (!wanted && !s->config.show_plan) return;
   Buf b;
   buf_init_arena(&b, wanted ? &s->notes : &s->scratch);
-  (s->report.json ? report_json : report_print)(c, &b);
+  print_as_asked(c, &b);
   if (!wanted) {
     log_write(s, 2, b.s, b.n);
     return;

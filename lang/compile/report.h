@@ -7,6 +7,7 @@
 #include "autograd/autograd.h"
 #include "lang/checkpoint/choice.h"
 #include "lang/compile/compile.h"
+#include "lang/compile/joint_ref.h"
 #include "lang/eval/call.h"
 
 /* Operations by class; views and constants are not counted. */
@@ -49,7 +50,15 @@ typedef struct CallReport {
   const int64_t *source; /* of graph input i: leaf, or less than 0: a random key */
   size_t input_count;
   const InputMemory *memory;
+  const Graph *whole;    /* of a call without a second half: with the choices of blocks open */
+  const JointRef *joint; /* of one with a second half */
+  Tensor *const *in;     /* per graph input */
+  Span at;               /* the function, in its file */
 } CallReport;
+void report_figures(const CallReport *c, ReportFigures *out);
+const char *report_number(Session *s, int64_t n); /* 1,234 */
+const char *report_value_name(Session *s, const Graph *g, Val v);
+extern const char *const report_choice[], *const report_why[]; /* by CHOICE_*, by RmWhy */
 Value report_value(const CallReport *c);
 /* Prints the report of a first call if the session asks for it; does not return from the call that
  * `ckl plan` waits for. */

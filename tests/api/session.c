@@ -264,7 +264,7 @@ static void calls(void) {
   CHECK(ckl_call(s, NULL, &x, 1, &r) == CKL_EUSAGE && !r);
   CHECK(ckl_plan_call(s, f, NULL, 3, &r) == CKL_EUSAGE && !r);
   CHECK(!ckl_ir(s, "none.ckl", "f", NULL, 1, "stage"));
-  CHECK(!ckl_plan(s, "none.ckl", "f", NULL, 1, false));
+  CHECK(!ckl_plan(s, "none.ckl", "f", NULL, 1, NULL));
   CHECK(!ckl_tensor(s, "f64", 1, &two, NULL));
   ckl_release(n);
   ckl_release(x);
@@ -544,7 +544,7 @@ static void meddle(Meddler *m) {
   CHECK(ckl_set(s, "x", m->x) == CKL_EUSAGE);
   CHECK(ckl_call(s, m->x, NULL, 0, &v) == CKL_EUSAGE && !v);
   CHECK(ckl_plan_call(s, m->x, NULL, 0, &v) == CKL_EUSAGE && !v);
-  CHECK(!ckl_plan(s, "none.ckl", "f", NULL, 0, false) && !ckl_show(s, "x", m->x));
+  CHECK(!ckl_plan(s, "none.ckl", "f", NULL, 0, NULL) && !ckl_show(s, "x", m->x));
   CHECK(!ckl_format(s, "t", "1", 1) && !ckl_ir(s, "none.ckl", "f", NULL, 0, "stage"));
   CHECK(!ckl_opt(s, "dce", "t", "", 0));
   ckl_close(s);
