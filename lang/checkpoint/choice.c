@@ -547,6 +547,8 @@ static int64_t budget_for(const Chooser *h, const Candidate *c, uint32_t block) 
   return most;
 }
 
+enum { MOST_MORE = 8 }; /* halves of what a block takes */
+
 size_t choice_curve(const ChoiceOf *of, Curve *out) {
   Session *s = of->s;
   Chooser h = {.s = s, .a = of->a, .g = of->g, .whole = of->whole, .env = of->env};
@@ -566,9 +568,16 @@ size_t choice_curve(const ChoiceOf *of, Curve *out) {
     CurvePlan *p = &out->plans[k];
     *p = (CurvePlan){.choice = choice_of(&h, t[k].c), .time = t[k].time};
     p->budget = ARENA_ARRAY(of->a, int64_t, blocks + 1);
-    for (uint32_t i = 0; i < blocks; i++) budget[i] = p->budget[i] = budget_for(&h, t[k].c, i);
-    Best best = best_candidate(&h);
-    p->by_budget = blocks && best.c == t[k].c && best.over <= 1;
+    /* The search begins by estimates, which may pass by a plan whose blocks just fit. */
+    for (int64_t more = 0; more <= MOST_MORE && !p->by_budget; more++) {
+      for (uint32_t i = 0; i < blocks; i++) {
+        p->budget[i] = budget_for(&h, t[k].c, i);
+        budget[i] = p->budget[i] += p->budget[i] / 2 * more;
+      }
+      Best best = best_candidate(&h);
+      p->by_budget = blocks && best.c == t[k].c && best.over <= 1;
+    }
+    for (uint32_t i = 0; i < blocks && !p->by_budget; i++) p->budget[i] = budget_for(&h, t[k].c, i);
   }
   return out->count = n;
 }

@@ -71,10 +71,12 @@ typedef struct ChoiceOf {
   const InputMemory *memory; /* NULL: not known */
 } ChoiceOf;
 typedef struct CurvePlan {
-  Choice choice;   /* with its plan */
-  int64_t time;    /* rm_time of its graphs */
-  int64_t *budget; /* per block of the table: bytes that allow for the plan */
-  bool by_budget;  /* with these budgets it is chosen */
+  Choice choice; /* with its plan */
+  int64_t time;  /* rm_time of its graphs */
+  int64_t
+      *budget; /* per block of the table: bytes that allow for the plan; blocks of one text in the
+                      program have one budget */
+  bool by_budget; /* with these budgets it is chosen */
 } CurvePlan;
 typedef struct Curve {
   CurvePlan *plans;           /* that none beats, by rising memory and falling time */

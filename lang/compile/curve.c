@@ -171,6 +171,8 @@ static void measure(const CallReport *c, Row *r) {
   if (s->mem.reclaim) s->mem.reclaim(s->mem.reclaim_ud);
   size_t inner = mem_pool_mark(&s->mem);
   int64_t before = (int64_t)s->mem.data_live[DEV_CPU];
+  for (size_t i = 0; i < c->input_count; i++) /* figures.inputs have the dense copies, too */
+    if (!tn_is_contiguous(c->in[i])) before += tn_bytes(c->in[i]);
   mem_peaks_reset(&s->mem);
   for (int k = -1; k < RUNS; k++) { /* the first one warms up */
     double t = run_both(c, code);
@@ -216,27 +218,29 @@ static uint32_t line_at(const Session *s, Span at, bool end) {
   return line;
 }
 
-/* The lines of the function from the first to the last one that a gradient needs. */
-static Span lines_of(const CallReport *c, const Graph *g) {
+/* The lines of the function from the first to the last one that a gradient needs: of what is
+ * computed there, else (`views`) of what is passed on to other functions. */
+static Span lines_of(const CallReport *c, const Graph *g, bool views) {
   Span all = {0};
   for (uint32_t i = 0; i < g->node_count; i++) {
     const Prov *p = &g->provs[g->nodes[i].prov];
     Span at = p->caller.file ? p->caller : p->span;
     if (!p->region || p->backward || at.file != c->at.file || !at.file) continue;
-    if (op_info[g->nodes[i].op].remat == REMAT_FREE) continue;
+    if (!g->nodes[i].operand_count) continue;
+    if (!views && op_info[g->nodes[i].op].remat == REMAT_FREE) continue;
     if (at.lo < c->at.lo || at.hi > c->at.hi) continue;
     if (!all.file) all = at;
     if (at.lo < all.lo) all.lo = at.lo;
     if (at.hi > all.hi) all.hi = at.hi;
   }
-  return all;
+  return all.file || views ? all : lines_of(c, g, true);
 }
 
 static void print_around(const CurveTable *t, Buf *out) {
   const CallReport *c = t->c;
   Session *s = c->s;
   if (!t->graph.added) return;
-  Span at = lines_of(c, t->graph.of.g);
+  Span at = lines_of(c, t->graph.of.g, false);
   buf_puts(out, "the code has no block; `checkpoint <budget = N> { .. }` goes around ");
   if (!at.file) {
     buf_puts(out, "what the gradient is taken of\n");
@@ -291,7 +295,7 @@ enum { HIGH = 12, WIDE = 56 };
 static void print_drawing(const CurveTable *t, Buf *out) {
   char at[HIGH][WIDE + 1];
   size_t n = t->curve.count;
-  if (n < 2) return;
+  if (n < 3) return;
   memset(at, ' ', sizeof at);
   double left = (double)t->rows[0].figures.peak, right = (double)t->rows[n - 1].figures.peak;
   double high = t->rows[0].work;
@@ -387,7 +391,7 @@ static void json_budgets(const CurveTable *t, size_t i, Buf *out) {
   for (size_t k = 0; k < tab->count; k++) {
     Span at = tab->items[k].span;
     if (!takes_budget(tab, k)) continue;
-    if (t->graph.added) at = lines_of(t->c, t->graph.of.g);
+    if (t->graph.added) at = lines_of(t->c, t->graph.of.g, false);
     buf_puts(out, any ? ", {\"file\": " : "{\"file\": ");
     const char *path = at.file ? src_get(&s->sources, at.file)->path : "";
     buf_json(out, path, strlen(path));

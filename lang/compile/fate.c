@@ -82,6 +82,7 @@ static void print_half(const CallReport *c, JitFn *f, const char *title, Buf *ou
   else
     buf_printf(out, "%s: %s bytes of the arena in use at step %u of %u\n", title,
                report_number(s, known ? p.live : 0), at.count ? at.peak + 1 : 0, at.count);
+  if (!json && !known) buf_puts(out, "  the reference evaluator runs it, and no plan is made\n");
   if (!json && at.forward_end != UINT32_MAX)
     buf_printf(out, "  the forward ends with step %u, and leaves %s\n", at.forward_end + 1,
                report_number(s, p.saved));
@@ -256,7 +257,9 @@ static void print_value(const Why *w, const RmValue *v, const char *why_firm, co
                      : v->choice == CHOICE_FREE    ? "kept"
                      : v->choice == CHOICE_OFFLOAD ? "offloaded"
                                                    : "recomputed";
-  const char *by = added ? "no block: what a gradient reads is saved" : report_why[v->why];
+  const char *by = !added                ? report_why[v->why]
+                   : w->c->choice.choice ? "the planner, as the gradient holds much"
+                                         : "no block: what a gradient reads is saved";
   if (s->report.json) {
     buf_puts(out, "{\"value\": ");
     buf_json(out, name, strlen(name));
@@ -290,6 +293,10 @@ static void print_value(const Why *w, const RmValue *v, const char *why_firm, co
     buf_printf(out, "  %s instead: peak %s (%s%s), work %.4f times that of now\n", turn,
                report_number(s, o->peak), d > 0 ? "+" : "", report_number(s, d), o->work);
   }
+}
+
+static void print_like(size_t count, Buf *out) {
+  if (count) buf_printf(out, "  and the same for %zu more\n", count);
 }
 
 void fate_print_why(const CallReport *c, Buf *out) {
@@ -332,14 +339,27 @@ void fate_print_why(const CallReport *c, Buf *out) {
     buf_printf(out, "values `%s` of %s%s%s\n", s->report.why, c->name,
                c->runs.second ? " and its gradient" : "",
                w.count ? "" : ": no gradient needs them, so they wait for nothing");
+  const char *last = NULL;
+  size_t like = 0; /* values after the last one printed, of which the same would be told */
   for (size_t i = 0; i < w.count && i < MOST_TOLD; i++) {
     const RmValue *v = &w.items[i];
     const char *why_firm = firm(&w, v, graph.added);
     Other o = {0};
     if (!why_firm && now.compiled) o = other_choice(&w, &graph.of, choice, v, &now);
+    Buf one;
+    buf_init_arena(&one, &s->scratch);
+    print_value(&w, v, why_firm, &o, &now, graph.added, &one);
     if (json && i) buf_puts(out, ", ");
-    print_value(&w, v, why_firm, &o, &now, graph.added, out);
+    if (json || !last || strcmp(last, one.s)) {
+      print_like(like, out);
+      buf_puts(out, one.s);
+      like = 0;
+    } else {
+      like++;
+    }
+    last = one.s;
   }
+  if (!json) print_like(like, out);
   if (json)
     buf_puts(out, "]}\n");
   else if (w.count > MOST_TOLD)

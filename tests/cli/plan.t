@@ -265,4 +265,156 @@ done
 says plan.json '"note": "the reference evaluator runs it' 'which is said'
 "$ckl" plan --json bytes.ckl f 'f32[9]' >plan.json 2>err
 tap_empty "$(grep -F null plan.json)" 'of compiled code each figure is known'
+
+# ---- all plans that a call could have
+cat >chain.ckl <<'END'
+fn chain(x: f32[96, 32], w: f32[32, 32]) -> f32 {
+  var h = x
+  for i in 0..12 { h = tanh(h @ w) * sigmoid(h) }
+  sum(h)
+}
+fn plain(x: f32[96, 32], w: f32[32, 32]) -> f32[32, 32] {
+  grad(chain(x, w), w)
+}
+fn block(x: f32[96, 32], w: f32[32, 32], bytes: int) -> f32[32, 32] {
+  grad(checkpoint <budget = bytes> { chain(x, w) }, w)
+}
+fn auto(x: f32[96, 32], w: f32[32, 32]) -> f32[32, 32] = grad(checkpoint <auto> { chain(x, w) }, w)
+fn says(x: f32[96, 32], w: f32[32, 32]) -> f32[32, 32] {
+  print("once")
+  grad(chain(x, w), w)
+}
+fn loss(x: f32[96, 32], w: f32[32, 32]) -> f32 {
+  chain(x, w)
+}
+let x = ones([96, 1]) @ ones([1, 32])
+let w = 0.1 * eye(32)
+print(plain(x, w)[0, 0], block(x, w, args("bytes", 10000000))[0, 0], auto(x, w)[0, 0])
+print(says(x, w)[0, 0])
+loss(x, track(w))
+END
+# plans FILE: a line for each plan of a JSON curve
+plans() { tr '{' '\n' <"$1" | grep '"peak"\|"budget"' | paste -d ' ' - -; }
+figure() { sed -n 's/.*"'"$1"'": \([0-9.]*\).*/\1/p'; }
+gives 0 'ckl plan --curve tells of all plans' "$ckl" plan --curve chain.ckl block
+says out 'plans of block: of ' 'those that none beats'
+says out '(the knee: <auto>)' 'marks the knee'
+says out '1.000  <budget = ' 'and says what to write for each'
+says out '  work |' 'and draws them'
+"$ckl" plan --curve --json chain.ckl block >curve.json 2>err
+plans curve.json >list
+tap_empty "$([ "$(wc -l <list)" -ge 6 ] || cat curve.json)" 'there are many'
+: >wrong
+while read -r line; do
+  budget=$(echo "$line" | figure budget) peak=$(echo "$line" | figure peak) time=$(echo "$line" | figure time)
+  "$ckl" plan --json chain.ckl block bytes="$budget" >plan.json 2>>wrong
+  [ "$peak $time" = "$(peak plan.json) $(figure time <plan.json)" ] || echo "$line" "$(cat plan.json)" >>wrong
+done <list
+tap_empty "$(cat wrong)" 'each budget gives the plan that it is told for, to the byte'
+tap_empty "$(figure peak <list | sort -c -n 2>&1; figure work <list | sort -c -n -r 2>&1)" 'more memory is less work'
+tap_empty "$([ "$(grep -c '"knee": true' list)" = 1 ] || cat list)" 'one is the knee'
+"$ckl" plan --json chain.ckl auto >plan.json 2>err
+tap_empty "$([ "$(peak plan.json)" = "$(grep '"knee": true' list | figure peak)" ] || cat plan.json)" 'which `auto` takes'
+gives 0 'code without blocks has the curve of one' "$ckl" plan --curve chain.ckl plain
+says out 'the code has no block; `checkpoint <budget = N> { .. }` goes around chain.ckl:7' 'around the line that it names'
+says out 'no block' 'where the plan without one is told, too'
+"$ckl" plan --curve --json chain.ckl plain >plain.json 2>err
+tap_empty "$(plans plain.json | sed 's/"now.*budget"//' >one; sed 's/"now.*budget"//' list | diff one -)" 'it is that of a block there'
+gives 0 'a gradient that is to come' "$ckl" plan --curve chain.ckl loss
+says out 'plans of loss and its gradient' 'has its two halves planned'
+says out 'goes around chain.ckl:18' 'and the block is in the function'
+gives 0 'a function without a gradient' "$ckl" plan --curve chain.ckl chain 'f32[96, 32]' 'f32[32, 32]'
+echo 'fn f(x: f32[9]) = sum(x * x)
+print(f(ones([9])))' >none.ckl
+gives 0 'a call without a gradient' "$ckl" plan --curve none.ckl f
+says out 'no gradient is taken' 'has no curve'
+gives 0 'nor has the reference evaluator one' "$ckl" plan --curve --interpret chain.ckl plain
+says out 'the reference evaluator has no plans' 'which is said'
+gives 0 'the drawing' "$ckl" plan --svg=curve.svg chain.ckl plain
+says curve.svg '<circle' 'is written as SVG'
+gives 1 'where that fails' "$ckl" plan --svg=none/curve.svg chain.ckl plain
+says err 'cannot write `none/curve.svg`' 'it is an error'
+for fn in block loss; do
+  if CKL_CPU=native "$ckl" plan --measure --json chain.ckl $fn >curve.json 2>err && ! grep -q run-4 err; then
+    plans curve.json >list
+    tap_empty "$([ "$(figure peak <list)" = "$(figure measured <list)" ] || cat list)" "measured peaks of $fn are the planned ones"
+    tap_empty "$(grep -v '"ms": [0-9]' list)" 'each with its time'
+  else
+    tap_skip 'measured peaks are the planned ones' 'no code generator'
+  fi
+done
+gives 0 'what prints' "$ckl" plan --measure chain.ckl says
+says out 'not measured: it has effects that would happen again: `print`' 'is not run'
+
+# one text, blocks of several sizes: the budget is that of the largest
+cat >sizes.ckl <<'END'
+fn layer[N](x: f32[N, 32], w: f32[32, 32], bytes: int) -> f32 {
+  let y = checkpoint <budget = bytes> {
+    let a = sin(x @ w) * exp(x)
+    cumsum(a) * tanh(a)
+  }
+  sum(y ** 2)
+}
+fn all(x: f32[96, 32], w: f32[32, 32], bytes: int) -> f32[32, 32] {
+  grad(layer(x[:16], w, bytes) + layer(x, w, bytes) + layer(x[:32], w, bytes), w)
+}
+print(all(ones([96, 32]), 0.1 * eye(32), args("bytes", 10000000))[0, 0])
+END
+"$ckl" plan --curve --json sizes.ckl all >curve.json 2>err
+plans curve.json | grep '"by_budget": true' >list
+tap_empty "$([ "$(wc -l <list)" -ge 2 ] || cat curve.json)" 'blocks of several sizes have a curve'
+: >wrong
+while read -r line; do
+  "$ckl" plan --json sizes.ckl all bytes="$(echo "$line" | figure budget)" >plan.json 2>>wrong
+  [ "$(echo "$line" | figure peak)" = "$(peak plan.json)" ] || echo "$line" "$(cat plan.json)" >>wrong
+done <list
+tap_empty "$(cat wrong)" 'whose budgets are for all of them'
+
+# ---- the peak, and who decided
+gives 0 'ckl plan --peak' "$ckl" plan --peak chain.ckl loss
+says out 'forward: ' 'tells of both halves'
+says out 'backward: ' 'of a gradient'
+"$ckl" plan --peak --json chain.ckl plain >peak.json 2>err
+use=$(figure in_use <peak.json)
+sum=$(tr '{' '\n' <peak.json | figure bytes | awk '{ s += $1 } END { print s }')
+arena=$("$ckl" plan --json chain.ckl plain | figure in_use)
+echo "$use $sum $arena" >log
+tap_status $((use != sum || use != arena)) 'the values of the peak are what is in use' log
+away=$(awk -F'"step": ' '{ print $2 + 0 }' peak.json)
+tap_empty "$(tr '{' '\n' <peak.json | awk -v s="$away" -F'"first": |, "last": |}' '/"first"/ && ($2 > s || $3 + 0 < s)')" \
+  'each is alive there'
+cat >why.ckl <<'END'
+fn f(x: f32[64, 32], w: f32[32, 32]) -> f32 {
+  checkpoint {
+    let first = x @ w
+    let other = tanh(first) @ w
+    sum(sin(other) * first)
+  }
+}
+fn g(x: f32[64, 32], w: f32[32, 32]) -> f32 {
+  checkpoint <save first> {
+    let first = x @ w
+    let other = tanh(first) @ w
+    sum(sin(other) * first)
+  }
+}
+let x = ones([64, 32])
+let w = track(eye(32))
+print(grad(f(x, w), w)[0, 0], grad(g(x, w), w)[0, 0])
+END
+gives 0 'ckl plan --why' "$ckl" plan --why=first why.ckl f
+says out 'recomputed, by: policy (the rest), block of why.ckl:2' 'names who decided, and where'
+says out '  saved instead: peak ' 'and the other choice'
+saved=$("$ckl" plan --json why.ckl g | figure peak)
+says out "$(echo "$saved" | sed ':a; s/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/; ta')" 'with the peak that it has'
+gives 0 'what a clause says' "$ckl" plan --why=first why.ckl g
+says out 'saved, by: policy, block of why.ckl:9 <save first>' 'is firm'
+says out 'no other choice: a clause says so' 'as is said'
+gives 0 'as JSON' "$ckl" plan --json --why=other why.ckl g
+says out '"other": {"peak": ' 'too'
+gives 1 'a name that is none' "$ckl" plan --why=frist why.ckl f
+says err 'no value of `f` is called `frist`' 'is an error'
+says err 'did you mean `first`?' 'with the nearest'
+gives 2 'two questions' "$ckl" plan --peak --why=first why.ckl f
+says err '--curve, --peak and --why are asked one at a time' 'are one too many'
 tap_done
