@@ -270,8 +270,8 @@ tap_empty "$(grep -F null plan.json)" 'of compiled code each figure is known'
 cat >chain.ckl <<'END'
 fn chain(x: f32[96, 32], w: f32[32, 32]) -> f32 {
   var h = x
-  for i in 0..12 { h = tanh(h @ w) * sigmoid(h) }
-  sum(h)
+  for i in 0..10 { h = h + gelu(tanh(h @ w + w[0]) * h) }
+  mse(h, cos(x))
 }
 fn plain(x: f32[96, 32], w: f32[32, 32]) -> f32[32, 32] {
   grad(chain(x, w), w)
@@ -320,6 +320,28 @@ says out 'the code has no block; `checkpoint <budget = N> { .. }` goes around ch
 says out 'no block' 'where the plan without one is told, too'
 "$ckl" plan --curve --json chain.ckl plain >plain.json 2>err
 tap_empty "$(plans plain.json | sed 's/"now.*budget"//' >one; sed 's/"now.*budget"//' list | diff one -)" 'it is that of a block there'
+cat >step.ckl <<'END'
+use nn (Linear)
+model Net(d: int, n: int) {
+  let ls = [Linear(d, d) for i in 0..n]
+  fn forward[B](x: f32[B, d]) -> f32[B, d] {
+    var h = x
+    for l in ls { h = h + gelu(tanh(l(h)) * h) }
+    h
+  }
+}
+fn step[B](net: Net, x: f32[B, 64], y: f32[B, 64]) {
+  let l = mse(net(x), y)
+  update(net, map(fn(p, g) = p - 1e-3 * g, params(net), grad(l, net)))
+  l
+}
+step(Net(64, 8), zeros([500, 64]), zeros([500, 64]))
+END
+sed 's/mse(net(x), y)/checkpoint <budget = 1GiB> { mse(net(x), y) }/' step.ckl >within.ckl
+"$ckl" plan --curve --json step.ckl step >one.json 2>err
+"$ckl" plan --curve --json within.ckl step >two.json 2>err
+for f in one two; do plans $f.json | sed 's/"now.*budget"//' >$f; done
+tap_empty "$(diff one two; [ "$(wc -l <one)" -ge 6 ] || cat one)" 'also of a model'
 gives 0 'a gradient that is to come' "$ckl" plan --curve chain.ckl loss
 says out 'plans of loss and its gradient' 'has its two halves planned'
 says out 'goes around chain.ckl:18' 'and the block is in the function'
