@@ -147,8 +147,9 @@ enum { NOBODY = UINT32_MAX };
 typedef struct Part { /* a group in the making */
   uint8_t kind;
   bool dead, fails;
-  bool update;     /* has a node that only writes need */
-  uint32_t anchor; /* the node that is not pointwise, or NOBODY */
+  bool early, late; /* has a node of the forward, has one of the backward */
+  bool update;      /* has a node that only writes need */
+  uint32_t anchor;  /* the node that is not pointwise, or NOBODY */
   uint32_t *nodes;
   uint32_t count, cap; /* not sorted */
   uint32_t lo, hi;     /* least and greatest node */
@@ -187,7 +188,8 @@ typedef struct Fuse {
   /* the search for cycles */
   uint32_t stamp, start, goal, at;
   int visits;
-  uint8_t *state; /* per part: while groups are ordered */
+  uint8_t *state;   /* per part: while groups are ordered */
+  uint32_t forward; /* nodes before the first backward node, if the backward recomputes values */
   uint32_t *stack;
   size_t stack_count, stack_cap;
   bool *root;            /* per node: an output that is a view and needs a kernel */
@@ -703,10 +705,19 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   if (b->epoch_lo < a->epoch_lo) a->epoch_lo = b->epoch_lo;
   if (b->epoch_hi > a->epoch_hi) a->epoch_hi = b->epoch_hi;
   a->fails |= b->fails;
+  a->early |= b->early;
+  a->late |= b->late;
   a->update |= b->update;
   if (a->anchor == NOBODY) a->anchor = b->anchor;
   b->dead = true;
   b->count = 0;
+}
+
+/* Whether one group belongs to the forward and the other to a backward that recomputes values. In
+ * one group the recomputed values would be computed in the forward and stay alive, beside the kept
+ * ones. */
+static bool apart_in_time(const Part *a, const Part *b) {
+  return (a->early && b->late) || (a->late && b->early);
 }
 
 /* The first node outside of two groups that reads a value of the first one. Values that leave have
@@ -735,13 +746,6 @@ static bool is_hoisted(const Fuse *f, uint32_t ia, uint32_t ib, GroupKind kind) 
   return b < a && a != NOBODY && f->heavy[a] - f->heavy[b] > most;
 }
 
-/* Whether the values of two groups, of which none reads the other, are used at different times. */
-static bool far_apart(const Fuse *f, uint32_t ia, uint32_t ib) {
-  uint32_t a = first_use(f, ia, ib), b = first_use(f, ib, ia);
-  if (a == NOBODY || b == NOBODY) return false;
-  return (a > b ? f->heavy[a] - f->heavy[b] : f->heavy[b] - f->heavy[a]) > STRIP_SPAN;
-}
-
 /* Whether one group is an update and the other a contraction of factors that are larger than its
  * value, a gradient. Updates come last (order.c), and the factors would wait for them. */
 static bool waits_for_update(const Fuse *f, const Part *a, const Part *b) {
@@ -756,7 +760,9 @@ static bool waits_for_update(const Fuse *f, const Part *a, const Part *b) {
 
 static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   Part *a = &f->parts[ia], *b = &f->parts[ib];
-  if (ia == ib || a->count + b->count > MOST_NODES || waits_for_update(f, a, b)) return;
+  if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b) ||
+      waits_for_update(f, a, b))
+    return;
   if (a->fails || b->fails) {
     uint32_t lo = a->epoch_lo < b->epoch_lo ? a->epoch_lo : b->epoch_lo;
     uint32_t hi = a->epoch_hi > b->epoch_hi ? a->epoch_hi : b->epoch_hi;
@@ -807,7 +813,7 @@ static bool join_strip(Fuse *f, uint32_t dot, uint32_t k, uint32_t x, uint32_t s
   uint32_t part = f->n[dot].part;
   Part *a = &f->parts[part], *b = &f->parts[strip];
   if (part == strip || b->kind != GROUP_STRIP || b->count >= MOST_NODES ||
-      !goes_along(f, dot, k, x, strip) || far_apart(f, part, strip) || depends(f, part, strip) ||
+      !goes_along(f, dot, k, x, strip) || apart_in_time(a, b) || depends(f, part, strip) ||
       depends(f, strip, part))
     return false;
   f->n[dot].after = true;
@@ -877,7 +883,7 @@ static void reduce_space(const Fuse *f, uint32_t node, Part *p) {
 static void join_columns(Fuse *f, uint32_t part) {
   for (size_t i = f->column_count; i-- > 0 && f->column_count - i < 16;) {
     Part *a = &f->parts[part], *b = &f->parts[f->columns[i]];
-    if (b->dead || a->rows != b->rows || a->columns != b->columns) continue;
+    if (b->dead || a->rows != b->rows || a->columns != b->columns || apart_in_time(a, b)) continue;
     bool shared = false;
     for (uint32_t x = 0; x < a->count && !shared; x++) {
       for (uint32_t y = 0; y < b->count && !shared; y++) {
@@ -889,18 +895,31 @@ static void join_columns(Fuse *f, uint32_t part) {
         }
       }
     }
-    if (!shared || a->fails || b->fails || far_apart(f, part, f->columns[i]) ||
-        depends(f, part, f->columns[i]) || depends(f, f->columns[i], part))
+    if (!shared || a->fails || b->fails || depends(f, part, f->columns[i]) ||
+        depends(f, f->columns[i], part))
       continue;
     absorb(f, part, f->columns[i]);
   }
   VEC_PUSH(f->a, f->columns, f->column_count, f->column_cap, part);
 }
 
+static uint32_t forward_nodes(const Graph *g) {
+  uint32_t first = UINT32_MAX;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    const Prov *p = &g->provs[g->nodes[i].prov];
+    if (first == UINT32_MAX && (p->backward || p->recomputed)) first = i;
+    if (p->recomputed && !low_pulled(g, i)) return first;
+  }
+  return 0;
+}
+
 static void start_part(Fuse *f, uint32_t node) {
   const GNode *n = node_at(f, node);
   NodeInfo *x = &f->n[node];
   Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
+  const Prov *prov = &f->g->provs[n->prov];
+  p.late = prov->recomputed || prov->backward;
+  p.early = node < f->forward;
   p.update = x->update;
   p.epoch_lo = p.epoch_hi = x->epoch;
   p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
@@ -1170,6 +1189,7 @@ void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out)
   f.uses = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   f.user = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   if (!apart) find_moved(&f);
+  f.forward = forward_nodes(g);
   f.heavy = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   for (uint32_t i = 0; i < g->node_count; i++) f.heavy[i + 1] = f.heavy[i] + is_heavy(g, i);
   look(&f);
