@@ -713,9 +713,8 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   b->count = 0;
 }
 
-/* Whether one group belongs to the forward and the other to a backward that recomputes values. In
- * one group the recomputed values would be computed in the forward and stay alive, beside the kept
- * ones. */
+/* Whether one group belongs to the forward and the other to a backward that recomputes values,
+ * which would be computed in the forward and stay alive, beside the kept ones. */
 static bool apart_in_time(const Part *a, const Part *b) {
   return (a->early && b->late) || (a->late && b->early);
 }
@@ -1175,11 +1174,6 @@ static bool put_out(Fuse *f, Groups *out) {
   return f->goal == NOBODY;
 }
 
-static bool is_heavy(const Graph *g, uint32_t i) {
-  GroupKind k = kind_of((OpCode)g->nodes[i].op);
-  return k != GROUP_POINT && k != GROUP_REDUCE && !low_pulled(g, i);
-}
-
 void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out) {
   stack_check();
   Fuse f = {.a = a, .g = g, .env = env};
@@ -1191,7 +1185,10 @@ void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out)
   if (!apart) find_moved(&f);
   f.forward = forward_nodes(g);
   f.heavy = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
-  for (uint32_t i = 0; i < g->node_count; i++) f.heavy[i + 1] = f.heavy[i] + is_heavy(g, i);
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    GroupKind k = kind_of((OpCode)g->nodes[i].op);
+    f.heavy[i + 1] = f.heavy[i] + (k != GROUP_POINT && k != GROUP_REDUCE && !low_pulled(g, i));
+  }
   look(&f);
   find_updates(&f);
   make_parts(&f, apart);
