@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 cd "$srcdir" || exit 1
-for file in examples/*.ckl bench/*.ckl; do
+for file in examples/*.ckl bench/*.ckl bench/plans/*.ckl; do
   "$ckl" check "$file" >"$work/log" 2>&1
   tap_status $? "ckl check $file" "$work/log"
 done

@@ -54,18 +54,22 @@ void report_op_count(Session *s, OpCode op) {
   if (bin >= 0) s->count.ops[0][bin]++;
 }
 
-/* Multiplications and additions of contractions; one for each element of other results. */
-static int64_t flops_of(const Graph *g, const int64_t *env) {
+/* Multiplications and additions of contractions; one for each element of other results. Those of
+ * contractions alone are added to *products. */
+static int64_t flops_of(const Graph *g, const int64_t *env, int64_t *products) {
   stack_check();
   int64_t sum = 0;
   for (uint32_t i = 0; i < g->node_count; i++) {
     const GNode *n = &g->nodes[i];
     int bin = bin_of((OpCode)n->op);
-    for (uint32_t r = 0; r < n->region_count; r++) sum += flops_of(g->regions[n->region0 + r], env);
+    for (uint32_t r = 0; r < n->region_count; r++)
+      sum += flops_of(g->regions[n->region0 + r], env, products);
     if (bin < 0 || bin == BIN_MOVE || !n->result_count) continue;
     OpClass cls = op_info[n->op].cls;
     bool contracts = cls == CONTRACT || cls == FACTOR;
-    sum = cost_add(sum, contracts ? cost_flops(g, i, env) : cost_steps(g, i, env));
+    int64_t work = contracts ? cost_flops(g, i, env) : cost_steps(g, i, env);
+    sum = cost_add(sum, work);
+    if (contracts) *products = cost_add(*products, work);
   }
   return sum;
 }
@@ -180,12 +184,12 @@ void report_figures(const CallReport *c, ReportFigures *out) {
   }
   out->exact &= out->compiled;
   report_op_counts(r->first, &out->ops);
-  out->flops = flops_of(r->first, c->env);
+  out->flops = flops_of(r->first, c->env, &out->products);
   out->time = rm_time(r->first, c->env);
   out->spilled = spilled_of(r->first, c->env);
   if (r->second) {
     report_op_counts(r->second, &out->ops);
-    out->flops += flops_of(r->second, c->env);
+    out->flops += flops_of(r->second, c->env, &out->products);
     out->time += rm_time(r->second, c->env);
   }
   if (out->compiled) {
@@ -387,14 +391,23 @@ static void report_json(const CallReport *c, Buf *out) {
     const char *name;
     int64_t n;
     bool compiled; /* only a compiled call has it */
-  } rows[] = {{"peak", f.peak, true},      {"later", f.later, true},
-              {"params", f.params, false}, {"buffers", f.buffers, false},
-              {"inputs", f.inputs, false}, {"outputs", f.outputs, true},
-              {"arena", f.arena, true},    {"in_use", f.live, true},
-              {"panels", f.panels, true},  {"workspace", f.scratch, true},
-              {"saved", f.saved, true},    {"spilled", f.spilled, true},
-              {"inner", f.inner, true},    {"flops", f.flops, false},
-              {"time", f.time, false},     {"plans", c->choice.candidates, false}};
+  } rows[] = {{"peak", f.peak, true},
+              {"later", f.later, true},
+              {"params", f.params, false},
+              {"buffers", f.buffers, false},
+              {"inputs", f.inputs, false},
+              {"outputs", f.outputs, true},
+              {"arena", f.arena, true},
+              {"in_use", f.live, true},
+              {"panels", f.panels, true},
+              {"workspace", f.scratch, true},
+              {"saved", f.saved, true},
+              {"spilled", f.spilled, true},
+              {"inner", f.inner, true},
+              {"flops", f.flops, false},
+              {"products", f.products, false},
+              {"time", f.time, false},
+              {"plans", c->choice.candidates, false}};
   buf_printf(out,
              "{\"function\": \"%s\", \"gradient\": %s, \"compiled\": %s, \"exact\": %s, "
              "\"bound\": %s",
@@ -461,6 +474,7 @@ Value report_value(const CallReport *c) {
   field(&f, "later", if_compiled(&p, p.later));
   field(&f, "saved", if_compiled(&p, p.saved));
   field(&f, "flops", v_int(p.flops));
+  field(&f, "products", v_int(p.products));
   field(&f, "forward", ops_value(s, p.ops.forward));
   field(&f, "backward", ops_value(s, p.ops.backward));
   field(&f, "params", v_int(p.params));

@@ -27,11 +27,12 @@ void report_op_counts(const Graph *g, OpCounts *add);
  * for a call with a backward, until that has run. `outputs`: results beside those `saved`. */
 typedef struct ReportFigures {
   int64_t params, buffers, inputs, outputs, arena, live, panels, scratch, saved, peak, flops;
-  int64_t fresh;   /* of the outputs: what is written, but not to the memory of what it replaces */
-  int64_t later;   /* the peak once buffers that repeat a number are written and take room */
-  int64_t inner;   /* of the peak: values of bodies of loops, branches and maps, at most */
-  int64_t spilled; /* beside the peak: offloaded values of the host */
-  int64_t time;    /* rm_time: without a unit */
+  int64_t fresh;    /* of the outputs: what is written, but not to the memory of what it replaces */
+  int64_t later;    /* the peak once buffers that repeat a number are written and take room */
+  int64_t inner;    /* of the peak: values of bodies of loops, branches and maps, at most */
+  int64_t spilled;  /* beside the peak: offloaded values of the host */
+  int64_t products; /* of the flops: those of products, convolutions and factorizations */
+  int64_t time;     /* rm_time: without a unit */
   OpCounts ops;
   bool exact;    /* the peak is reached, to the byte */
   bool bound;    /* the peak is not exceeded; neither: the evaluator runs a part, and takes more */
