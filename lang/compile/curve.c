@@ -132,16 +132,14 @@ static void free_code(void *code) {
 static double run_both(const CallReport *c, Code *code) {
   Session *s = c->s;
   const Runs *r = &c->runs;
-  Tensor **in = NULL, **out = ARENA_ARRAY(&s->scratch, Tensor *, r->first->output_count + 1);
+  Tensor **out = ARENA_ARRAY(&s->scratch, Tensor *, r->first->output_count + 1);
   const Graph *b = r->second;
-  if (b) {
-    in = ARENA_ARRAY(&s->scratch, Tensor *, b->input_count + 1);
-    for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++)
-      in[i] = zeros_like(s, b, b->inputs[i], c->env);
-  }
   double start = native_clock();
   run_one(c, &code->first, r->first, c->in, out);
   if (b) {
+    Tensor **in = ARENA_ARRAY(&s->scratch, Tensor *, b->input_count + 1);
+    for (size_t i = (size_t)r->joint->saved_count; i < b->input_count; i++)
+      in[i] = zeros_like(s, b, b->inputs[i], c->env);
     for (int i = 0; i < r->joint->saved_count; i++) in[i] = out[r->joint->output_count + i];
     Tensor **grads = ARENA_ARRAY(&s->scratch, Tensor *, b->output_count + 1);
     run_one(c, &code->second, b, in, grads);
@@ -192,12 +190,13 @@ static void make_table(const CallReport *c, CurveTable *t) {
   ReportFigures now;
   report_figures(c, &now);
   choice_curve(&t->graph.of, &t->curve);
+  int64_t least = t->curve.count ? t->curve.plans[t->curve.count - 1].time : 0;
   t->rows = ARENA_ARRAY(&s->notes, Row, t->curve.count + 1);
   for (size_t i = 0; i < t->curve.count; i++) {
     CallReport one = curve_call(c, &t->curve.plans[i].choice);
     Row *r = &t->rows[i];
     report_figures(&one, &r->figures);
-    r->work = (double)r->figures.time / (double)t->curve.plans[t->curve.count - 1].time;
+    r->work = least ? (double)r->figures.time / (double)least : 1;
     r->now = r->figures.peak == now.peak && r->figures.time == now.time;
   }
   if (!s->report.measure) return;
@@ -380,6 +379,14 @@ static void print_table(const CurveTable *t, Buf *out) {
     print_way(t, i, out);
     buf_putc(out, '\n');
   }
+  bool exact = true, bound = true;
+  for (size_t i = 0; i < t->curve.count; i++) {
+    exact &= t->rows[i].figures.exact;
+    bound &= t->rows[i].figures.bound;
+  }
+  if (!exact)
+    buf_printf(out, "peaks are at %s these: the evaluator runs a part, or inputs share a copy\n",
+               bound ? "most" : "least");
   if (t->why_not) buf_printf(out, "not measured: %s\n", t->why_not);
   print_drawing(t, out);
 }
@@ -417,10 +424,10 @@ static void json_table(const CurveTable *t, Buf *out) {
     const Row *r = &t->rows[i];
     buf_printf(out,
                "%s{\"peak\": %lld, \"arena\": %lld, \"time\": %lld, \"work\": %.4f, \"knee\": %s, "
-               "\"now\": %s, \"by_budget\": %s, \"budgets\": [",
+               "\"now\": %s, \"exact\": %s, \"by_budget\": %s, \"budgets\": [",
                i ? ", " : "", (long long)r->figures.peak, (long long)r->figures.arena,
                (long long)r->figures.time, r->work, truth(i == t->curve.knee), truth(r->now),
-               truth(t->curve.plans[i].by_budget));
+               truth(r->figures.exact), truth(t->curve.plans[i].by_budget));
     json_budgets(t, i, out);
     buf_puts(out, "]");
     if (t->measured)
