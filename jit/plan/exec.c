@@ -804,6 +804,7 @@ static bool make_room(Exec *x) {
   Mem *m = x->c->mem;
   int64_t block = (int64_t)j->blocks[j->depth].bytes, more = tensors_at_once(x);
   if (more < 0) return no_memory(x);
+  (void)stores_now(x, &p.headers); /* their bytes are in `more` */
   more += p.inner + p.headers;
   int64_t scratch = j->engine ? (int64_t)eng_scratch_bytes(j->engine) : 0;
   if (p.arena > block) more += p.arena - block;

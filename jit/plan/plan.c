@@ -352,7 +352,7 @@ static void last_phase(Plan *p) {
       x->at = p->input_last[x->input] + 1;
     if (slot->last < x->at - 1) slot->last = x->at - 1;
   }
-  qsort(p->stores, p->store_count, sizeof *p->stores, by_at);
+  if (p->store_count) qsort(p->stores, p->store_count, sizeof *p->stores, by_at);
 }
 
 static int by_step(const void *a, const void *b) {
