@@ -264,9 +264,11 @@ static void sweep(Chain *c, const bool *counts, int64_t *most) {
   }
 }
 
-static Graph *own_blocks(Arena *a, const Graph *g) {
+/* g with a table of blocks of its own, on arena `blocks`. */
+static Graph *own_blocks(Arena *a, Arena *blocks, const Graph *g) {
   Graph *d = gr_clone(a, g);
-  d->blocks = NULL;
+  d->blocks = ARENA_NEW(blocks, BlockTab);
+  d->blocks->arena = blocks;
   for (size_t k = 0; k < g->blocks->count; k++) gr_block(d, g->blocks->items[k]);
   return d;
 }
@@ -296,7 +298,7 @@ static bool move_node(const Chain *c, Graph *d, uint32_t n, uint32_t to, uint8_t
  * its own, whose values have the choice `leaf`; NULL: only what crosses its boundaries is kept. */
 static int64_t *bytes_alone(Chain *c, const uint8_t *leaf) {
   const Graph *g = c->g;
-  Graph *d = own_blocks(c->a, g);
+  Graph *d = own_blocks(c->a, c->a, g);
   uint8_t *choice = ARENA_ARRAY(c->a, uint8_t, g->type_count + 1);
   uint32_t first = 0;
   for (uint32_t k = 0; k < c->cuts; k++) {
@@ -470,7 +472,7 @@ static size_t most_points(Rotor *const *r, size_t blocks) {
 }
 
 typedef struct Pieces {
-  Arena *a, *scratch;
+  Arena *a, *blocks_in, *scratch;
   const Graph *g;
   const uint8_t *leaf;
   size_t blocks;
@@ -490,7 +492,7 @@ static void make_plan(const Pieces *x, const size_t *point, RmPlan *plan) {
     rotor_points(x->table[id], &p);
     RotorPlan pieces = rotor_plan(x->scratch, x->table[id], p[point[id]].need);
     choose(&x->chains[id], &pieces, x->leaf, plan->choice);
-    if (deep(&pieces) && !d) d = own_blocks(x->a, g);
+    if (deep(&pieces) && !d) d = own_blocks(x->a, x->blocks_in, g);
     if (deep(&pieces)) nest(&x->chains[id], &pieces, d);
   }
   plan->g = d ? d : g;
@@ -511,9 +513,9 @@ static size_t make_plans(const Pieces *x, size_t most, RmPlan *plans) {
   return count;
 }
 
-static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env,
-                          const bool *open, const uint8_t *leaf) {
-  Pieces x = {a, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
+static Pieces find_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g,
+                          const int64_t *env, const bool *open, const uint8_t *leaf) {
+  Pieces x = {a, blocks, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
   x.chains = ARENA_ARRAY(scratch, Chain, x.blocks + 1);
   x.table = ARENA_ARRAY(scratch, Rotor *, x.blocks + 1);
   const bool *live = rm_live(scratch, g);
@@ -530,9 +532,9 @@ static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_
   return x;
 }
 
-size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
-                 const uint8_t *leaf, size_t most, RmPlan *plans) {
-  Pieces x = find_pieces(a, scratch, g, env, open, leaf);
+size_t rm_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g, const int64_t *env,
+                 const bool *open, const uint8_t *leaf, size_t most, RmPlan *plans) {
+  Pieces x = find_pieces(a, blocks, scratch, g, env, open, leaf);
   size_t few = most / 4, count = make_plans(&x, most - few, plans);
   if (!count || !few) return count;
   /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
@@ -547,7 +549,7 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
 
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
               int64_t time, RmPlan *plan) {
-  Pieces x = find_pieces(a, scratch, g, env, NULL, leaf);
+  Pieces x = find_pieces(a, a, scratch, g, env, NULL, leaf);
   size_t *point = ARENA_ARRAY(scratch, size_t, x.blocks + 1);
   bool any = false;
   for (size_t id = 0; id < x.blocks; id++) {

@@ -86,13 +86,14 @@ bool *rm_kept(Arena *a, const Graph *g, const int64_t *env, const uint8_t *choic
 /* Plans that run blocks again in pieces (autograd/pieces.c), of blocks that are `open` (by id - 1).
  * `leaf` is the choice for values of pieces that do not run again. At most `most` plans, by rising
  * need; a plan's choice is for its own graph, whose nodes are those of g, and whose blocks may be
- * more. `a` gets the plans. Returns their number. */
+ * more. `a` gets the plans, `blocks` the tables of their blocks, to which graphs made of them refer.
+ * Returns their number. */
 typedef struct RmPlan {
   const Graph *g;
   uint8_t *choice;
 } RmPlan;
-size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
-                 const uint8_t *leaf, size_t most, RmPlan *plans);
+size_t rm_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g, const int64_t *env,
+                 const bool *open, const uint8_t *leaf, size_t most, RmPlan *plans);
 /* Makes the plan in pieces that needs least and runs pieces again for at most `time` altogether. It
  * is for graphs with one block. False if it would run none. */
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,

@@ -57,6 +57,7 @@ typedef struct Chooser {
   bool *open;            /* per block: something is left to decide */
   const int64_t *budget; /* per block: bytes, -1 = none; NULL: as written */
   bool all;              /* every candidate is planned, and keeps its plan */
+  Arena *plans, *temp;   /* of candidates; temp: while they are made */
   Candidate *c;
   size_t count, cap;
   Span at;
@@ -98,7 +99,7 @@ static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
 
 static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, size_t most) {
   RmPlan plans[MOST_PIECES];
-  size_t n = rm_pieces(h->a, &h->s->scratch, h->g, h->env, h->open, leaf, most, plans);
+  size_t n = rm_pieces(h->plans, h->a, h->temp, h->g, h->env, h->open, leaf, most, plans);
   for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
 }
 
@@ -116,10 +117,10 @@ static int by_time(const void *x, const void *y) {
 /* Lists the plans, by rising time and falling memory: those that none seems to beat. */
 static void make_candidates(Chooser *h) {
   const Graph *g = h->g;
-  Arena *temp = &h->s->scratch;
-  uint8_t *written = ARENA_ARRAY(h->a, uint8_t, g->type_count + 1), *choices[MOST_CUTS];
+  Arena *temp = h->temp;
+  uint8_t *written = ARENA_ARRAY(h->plans, uint8_t, g->type_count + 1), *choices[MOST_CUTS];
   rm_written(g, written);
-  size_t n = g->blocks ? rm_ladder(h->a, g, h->env, MOST_CUTS, choices) : 0;
+  size_t n = g->blocks ? rm_ladder(h->plans, g, h->env, MOST_CUTS, choices) : 0;
   if (!n) add(h, written, (RmPlan){g, written});
   for (size_t i = 0; i < n; i++) add(h, written, (RmPlan){g, choices[i]});
   if (n > 1) {
@@ -516,13 +517,32 @@ static Choice choice_of(const Chooser *h, const Candidate *c) {
                   .planned = c->planned};
 }
 
+/* Makes the candidates on an arena of their own, which is the result: of all of them one is kept. */
+static Planned *candidates_apart(Chooser *h) {
+  Planned *plans = on_pool(&h->s->mem), *temp = on_pool(&h->s->mem);
+  h->plans = &plans->arena;
+  h->temp = &temp->arena;
+  make_candidates(h);
+  arena_free(&temp->arena);
+  return plans;
+}
+
+/* Moves the choice to where the result lives. */
+static Choice kept_choice(const Chooser *h, Choice c) {
+  uint8_t *choice = ARENA_ARRAY(h->a, uint8_t, c.g->type_count + 1);
+  memcpy(choice, c.choice, c.g->type_count);
+  c.choice = choice;
+  if (c.g != h->g) c.g = gr_clone(h->a, c.g);
+  return c;
+}
+
 static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
   take_stock(h);
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
-  make_candidates(h);
+  Planned *plans = candidates_apart(h);
   Best best = {.over = 1};
   if (s->config.plan >= 0)
     best = numbered(h);
@@ -531,7 +551,9 @@ static Choice choose(Chooser *h) {
   if (!best.c) return (Choice){.g = h->g, .split = UINT32_MAX};
   if (best.over > 1) refuse(h, best.c, best.c->need, best.block);
   bool code = s->mem.limit && s->config.plan < 0;
-  return choice_of(h, code ? choose_with_code(h, best.c) : best.c);
+  Choice c = kept_choice(h, choice_of(h, code ? choose_with_code(h, best.c) : best.c));
+  arena_free(&plans->arena);
+  return c;
 }
 
 /* The budget that a block gets to allow for plan c: its text in the program stands for all blocks
@@ -560,6 +582,8 @@ size_t choice_curve(const ChoiceOf *of, Curve *out) {
   h.budget = budget;
   h.open = ARENA_ARRAY(&s->scratch, bool, blocks + 1);
   for (size_t i = 0; i < blocks; i++) h.open[i] = true;
+  h.plans = of->a;
+  h.temp = &s->scratch;
   make_candidates(&h);
   const Timed *t = plan_all(&h, &n);
   *out = (Curve){.looked = h.count, .plans = ARENA_ARRAY(of->a, CurvePlan, n + 1)};
@@ -691,10 +715,19 @@ static RmPlan thrifty_plan(Arena *a, Arena *temp, const Graph *g, const int64_t 
 
 Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
                   const int64_t *env) {
-  Arena *temp = &s->scratch;
-  Graph *b = choice_block(a, temp, g, false);
+  Graph *b = choice_block(a, &s->scratch, g, false);
   int looked;
-  Candidate less = {.plan = thrifty_plan(a, temp, b, env, &looked)}, all = {0};
+  Planned *temp = on_pool(&s->mem);
+  if (s->config.plan >= 0) {
+    Chooser h = {.s = s, .a = a, .g = b, .env = env, .plans = a, .temp = &temp->arena};
+    h.open = ARENA_ARRAY(&s->scratch, bool, 1);
+    h.open[0] = true;
+    make_candidates(&h);
+    const RmPlan *p = &h.c[(size_t)s->config.plan % h.count].plan;
+    return (Choice){.g = p->g, .split = split, .choice = p->choice, .candidates = (int)h.count};
+  }
+  Candidate less = {.plan = thrifty_plan(a, &temp->arena, b, env, &looked)}, all = {0};
+  arena_free(&temp->arena);
   Choice r = {.g = less.plan.g, .split = split, .choice = less.plan.choice, .candidates = looked};
   if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
