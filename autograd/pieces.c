@@ -264,12 +264,51 @@ static void sweep(Chain *c, const bool *counts, int64_t *most) {
   }
 }
 
-/* g with a table of blocks of its own, on arena `blocks`. */
-static Graph *own_blocks(Arena *a, Arena *blocks, const Graph *g) {
+/* ---- blocks that a plan adds */
+
+struct RmNest {
+  Block *blocks;
+  size_t count, cap;
+  uint32_t *parent; /* per block of g: its new parent, 0 = as it is */
+  uint32_t *to;     /* per node: the block that it goes to, 0 = it stays */
+  uint8_t *tag;     /* per node: its new tag */
+  bool *within;     /* per node: it is a node of a gradient inside of the block */
+};
+
+static RmNest *new_nest(Arena *a, const Graph *g) {
+  RmNest *x = ARENA_NEW(a, RmNest);
+  *x = (RmNest){.parent = ARENA_ARRAY(a, uint32_t, g->blocks->count + 1),
+                .to = ARENA_ARRAY(a, uint32_t, g->node_count + 1),
+                .tag = ARENA_ARRAY(a, uint8_t, g->node_count + 1),
+                .within = ARENA_ARRAY(a, bool, g->node_count + 1)};
+  return x;
+}
+
+/* The number of a new block. */
+static uint32_t nest_block(Arena *a, RmNest *x, const Graph *g, Block b) {
+  VEC_PUSH(a, x->blocks, x->count, x->cap, b);
+  return (uint32_t)(g->blocks->count + x->count);
+}
+
+const Graph *rm_plan_graph(Arena *a, const RmPlan *plan) {
+  const Graph *g = plan->g;
+  const RmNest *x = plan->nest;
+  if (!x) return g;
   Graph *d = gr_clone(a, g);
-  d->blocks = ARENA_NEW(blocks, BlockTab);
-  d->blocks->arena = blocks;
-  for (size_t k = 0; k < g->blocks->count; k++) gr_block(d, g->blocks->items[k]);
+  d->blocks = NULL;
+  for (size_t k = 0; k < g->blocks->count; k++) {
+    Block b = g->blocks->items[k];
+    if (x->parent[k]) b.parent = x->parent[k];
+    gr_block(d, b);
+  }
+  for (size_t k = 0; k < x->count; k++) gr_block(d, x->blocks[k]);
+  for (uint32_t n = 0; n < g->node_count; n++) {
+    if (!x->to[n]) continue;
+    Prov at = g->provs[g->nodes[n].prov];
+    *(x->within[n] ? &at.within : &at.region) = x->to[n];
+    at.tag = x->tag[n];
+    gr_set_prov(d, n, at);
+  }
   return d;
 }
 
@@ -279,36 +318,36 @@ static uint32_t below(const Chain *c, uint32_t id) {
   return id;
 }
 
-/* Puts node n of a stage into block `to`. Returns whether it stood in the chain's block itself. */
-static bool move_node(const Chain *c, Graph *d, uint32_t n, uint32_t to, uint8_t tag) {
-  Prov at = d->provs[d->nodes[n].prov];
-  bool body = rm_top(c->g, rm_home(c->g, n)) == c->block;
-  uint32_t *id = body && at.backward ? &at.within : &at.region;
-  if (*id != c->block) {
-    d->blocks->items[below(c, *id) - 1].parent = to;
-    return false;
+/* Puts node n of a stage into block `to`, or the block of the user that it stands in. */
+static void move_node(const Chain *c, RmNest *x, uint32_t n, uint32_t to, uint8_t tag) {
+  const Prov *at = &c->g->provs[c->g->nodes[n].prov];
+  bool within = rm_top(c->g, rm_home(c->g, n)) == c->block && at->backward;
+  uint32_t id = within ? at->within : at->region;
+  if (id != c->block) {
+    x->parent[below(c, id) - 1] = to;
+    return;
   }
-  *id = to;
-  at.tag = tag;
-  gr_set_prov(d, n, at);
-  return true;
+  x->to[n] = to;
+  x->tag[n] = tag;
+  x->within[n] = within;
 }
 
 /* The most bytes that each stage's copies and cotangents take together, if each stage is a block of
  * its own, whose values have the choice `leaf`; NULL: only what crosses its boundaries is kept. */
 static int64_t *bytes_alone(Chain *c, const uint8_t *leaf) {
   const Graph *g = c->g;
-  Graph *d = own_blocks(c->a, c->a, g);
+  RmNest *nest = new_nest(c->a, g);
   uint8_t *choice = ARENA_ARRAY(c->a, uint8_t, g->type_count + 1);
   uint32_t first = 0;
   for (uint32_t k = 0; k < c->cuts; k++) {
-    uint32_t id = gr_block(d, (Block){.budget = -1, .text = ""});
+    uint32_t id = nest_block(c->a, nest, g, (Block){.budget = -1, .text = ""});
     if (!k) first = id;
   }
   for (uint32_t n = 0; n < g->node_count; n++) {
     uint32_t k = c->stage[n];
-    if (k != NONE && c->live[n]) move_node(c, d, n, first + k, g->provs[g->nodes[n].prov].tag);
+    if (k != NONE && c->live[n]) move_node(c, nest, n, first + k, g->provs[g->nodes[n].prov].tag);
   }
+  const Graph *d = rm_plan_graph(c->a, &(RmPlan){g, choice, nest});
   rm_written(d, choice);
   for (uint32_t i = 0; i < c->count; i++) {
     uint32_t n = c->body[i];
@@ -431,14 +470,14 @@ static uint32_t block_of(const Chain *c, const RotorPlan *p, const uint32_t *mad
 }
 
 /* Puts the nodes of inner pieces into blocks of their own. */
-static void nest(const Chain *c, const RotorPlan *p, Graph *d) {
+static void nest_pieces(Arena *a, const Chain *c, const RotorPlan *p, RmNest *x) {
   const Graph *g = c->g;
   uint32_t *made = ARENA_ARRAY(c->a, uint32_t, p->piece_count + 1);
   for (size_t k = 0; k < p->piece_count; k++) {
     if (p->pieces[k].depth < 2) continue;
     Block b = {.parent = block_of(c, p, made, p->pieces[k].parent), .budget = -1, .text = ""};
     b.span = gr_block_at(g, c->block)->span;
-    made[k] = gr_block(d, b);
+    made[k] = nest_block(a, x, g, b);
   }
   for (uint32_t n = 0; n < g->node_count; n++) {
     uint32_t k = c->stage[n];
@@ -450,7 +489,7 @@ static void nest(const Chain *c, const RotorPlan *p, Graph *d) {
       uint8_t kept = kept_at(c, p, g->nodes[n].result0, k);
       tag = kept != ROTOR_NOT && kept < p->depth[k] ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
     }
-    move_node(c, d, n, to, tag);
+    move_node(c, x, n, to, tag);
   }
 }
 
@@ -472,7 +511,7 @@ static size_t most_points(Rotor *const *r, size_t blocks) {
 }
 
 typedef struct Pieces {
-  Arena *a, *blocks_in, *scratch;
+  Arena *a, *scratch;
   const Graph *g;
   const uint8_t *leaf;
   size_t blocks;
@@ -482,20 +521,18 @@ typedef struct Pieces {
 
 /* Makes a plan of a point of each table. */
 static void make_plan(const Pieces *x, const size_t *point, RmPlan *plan) {
-  const Graph *g = x->g;
-  Graph *d = NULL;
-  plan->choice = ARENA_ARRAY(x->a, uint8_t, g->type_count + 1);
-  memcpy(plan->choice, x->leaf, g->type_count);
+  RmNest *nest = NULL;
+  *plan = (RmPlan){x->g, ARENA_ARRAY(x->a, uint8_t, x->g->type_count + 1), NULL};
+  memcpy(plan->choice, x->leaf, x->g->type_count);
   for (size_t id = 0; id < x->blocks; id++) {
     const RotorPoint *p;
     if (!x->table[id]) continue;
     rotor_points(x->table[id], &p);
     RotorPlan pieces = rotor_plan(x->scratch, x->table[id], p[point[id]].need);
     choose(&x->chains[id], &pieces, x->leaf, plan->choice);
-    if (deep(&pieces) && !d) d = own_blocks(x->a, x->blocks_in, g);
-    if (deep(&pieces)) nest(&x->chains[id], &pieces, d);
+    if (deep(&pieces) && !nest) plan->nest = nest = new_nest(x->a, x->g);
+    if (deep(&pieces)) nest_pieces(x->a, &x->chains[id], &pieces, nest);
   }
-  plan->g = d ? d : g;
 }
 
 /* Makes plans of the points of all tables, from the least on. */
@@ -513,9 +550,9 @@ static size_t make_plans(const Pieces *x, size_t most, RmPlan *plans) {
   return count;
 }
 
-static Pieces find_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g,
-                          const int64_t *env, const bool *open, const uint8_t *leaf) {
-  Pieces x = {a, blocks, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
+static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env,
+                          const bool *open, const uint8_t *leaf) {
+  Pieces x = {a, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
   x.chains = ARENA_ARRAY(scratch, Chain, x.blocks + 1);
   x.table = ARENA_ARRAY(scratch, Rotor *, x.blocks + 1);
   const bool *live = rm_live(scratch, g);
@@ -532,9 +569,9 @@ static Pieces find_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *
   return x;
 }
 
-size_t rm_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g, const int64_t *env,
-                 const bool *open, const uint8_t *leaf, size_t most, RmPlan *plans) {
-  Pieces x = find_pieces(a, blocks, scratch, g, env, open, leaf);
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, size_t most, RmPlan *plans) {
+  Pieces x = find_pieces(a, scratch, g, env, open, leaf);
   size_t few = most / 4, count = make_plans(&x, most - few, plans);
   if (!count || !few) return count;
   /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
@@ -549,7 +586,7 @@ size_t rm_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g, const 
 
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
               int64_t time, RmPlan *plan) {
-  Pieces x = find_pieces(a, a, scratch, g, env, NULL, leaf);
+  Pieces x = find_pieces(a, scratch, g, env, NULL, leaf);
   size_t *point = ARENA_ARRAY(scratch, size_t, x.blocks + 1);
   bool any = false;
   for (size_t id = 0; id < x.blocks; id++) {
@@ -593,7 +630,8 @@ void rm_default(Arena *scratch, const Graph *g, uint8_t *choice) {
   const RotorPoint *p;
   rotor_points(r, &p);
   RotorPlan plan = rotor_plan(scratch, r, p[0].need);
-  RmPlan pieces = {g, ARENA_ARRAY(scratch, uint8_t, g->type_count + 1)}, written = {g, choice};
+  RmPlan pieces = {g, ARENA_ARRAY(scratch, uint8_t, g->type_count + 1), NULL};
+  RmPlan written = {g, choice, NULL};
   memcpy(pieces.choice, choice, g->type_count);
   choose(&c, &plan, leaf, pieces.choice);
   RmPrice less = rm_look(scratch, &pieces, NULL), more = rm_look(scratch, &written, NULL);
@@ -607,7 +645,8 @@ RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env) {
   RmPrice sum = {0};
   ArenaMark mark = arena_mark(scratch);
   Chain c = {.a = scratch, .env = env};
-  look_over(&c, rm_apply(scratch, plan->g, plan->choice, NULL));
+  const Graph *planned = rm_plan_graph(scratch, plan);
+  look_over(&c, rm_apply(scratch, planned, plan->choice, NULL));
   const Graph *g = c.g;
   for (uint32_t n = 0; n < g->node_count; n++) {
     const Prov *p = &g->provs[g->nodes[n].prov];

@@ -83,17 +83,22 @@ typedef struct RmPrice {
 RmPrice rm_price(Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *choice);
 /* Per entry of g->types: whether a choice keeps the value from forward to backward. */
 bool *rm_kept(Arena *a, const Graph *g, const int64_t *env, const uint8_t *choice);
-/* Plans that run blocks again in pieces (autograd/pieces.c), of blocks that are `open` (by id - 1).
- * `leaf` is the choice for values of pieces that do not run again. At most `most` plans, by rising
- * need; a plan's choice is for its own graph, whose nodes are those of g, and whose blocks may be
- * more. `a` gets the plans, `blocks` the tables of their blocks, to which graphs made of them refer.
- * Returns their number. */
+/* A plan: a choice for the values of g, and blocks that it adds (NULL: none), whose nodes are made
+ * again more than once. */
+typedef struct RmNest RmNest;
 typedef struct RmPlan {
   const Graph *g;
   uint8_t *choice;
+  const RmNest *nest;
 } RmPlan;
-size_t rm_pieces(Arena *a, Arena *blocks, Arena *scratch, const Graph *g, const int64_t *env,
-                 const bool *open, const uint8_t *leaf, size_t most, RmPlan *plans);
+/* The graph that `choice` is carried out on: g, or a copy with more blocks, in `a`. Graphs made of
+ * it refer to its table of blocks. */
+const Graph *rm_plan_graph(Arena *a, const RmPlan *plan);
+/* Plans that run blocks again in pieces (autograd/pieces.c), of blocks that are `open` (by id - 1).
+ * `leaf` is the choice for values of pieces that do not run again. At most `most` plans, by rising
+ * need, on arena a. Returns their number. */
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, size_t most, RmPlan *plans);
 /* Makes the plan in pieces that needs least and runs pieces again for at most `time` altogether. It
  * is for graphs with one block. False if it would run none. */
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,

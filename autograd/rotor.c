@@ -135,12 +135,12 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
     need[points++] = x;
   }
   for (uint32_t w = 0; w < count; w++) try_way(&ways[w], need, best, points);
+  uint32_t kept = 0;
+  for (uint32_t t = 0; t < points; t++)
+    if (!kept || best[t].time < best[kept - 1].time) best[kept++] = best[t];
   Front *f = front_of(r, depth, i, j);
-  f->p = ARENA_ARRAY(r->a, RotorPoint, points);
-  for (uint32_t t = 0; t < points; t++) {
-    if (f->count && best[t].time >= f->p[f->count - 1].time) continue;
-    f->p[f->count++] = best[t];
-  }
+  *f = (Front){kept, ARENA_ARRAY(r->a, RotorPoint, kept)};
+  memcpy(f->p, best, kept * sizeof *best);
 }
 
 /* Points of a front: the work of a table is about the same for each n. */

@@ -34,6 +34,7 @@ enum { CHEAP_PART = 10 };
 
 typedef struct Candidate {
   RmPlan plan;
+  const Graph *g;     /* of its choice, once it is planned */
   int64_t time;       /* of its recomputation */
   int64_t about;      /* bytes of blocks, by rm_look */
   int64_t need;       /* of the process; -1: not planned yet */
@@ -58,6 +59,9 @@ typedef struct Chooser {
   const int64_t *budget; /* per block: bytes, -1 = none; NULL: as written */
   bool all;              /* every candidate is planned, and keeps its plan */
   Arena *plans, *temp;   /* of candidates; temp: while they are made */
+  uint8_t *result;       /* see reserve_result */
+  int64_t *result_dense;
+  InputMemory result_memory;
   Candidate *c;
   size_t count, cap;
   Span at;
@@ -91,7 +95,7 @@ static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
       plan.choice[g->nodes[i].result0 + k] = written[g->nodes[i].result0 + k];
   }
   for (size_t i = 0; i < h->count; i++)
-    if (plan.g == h->c[i].plan.g && !memcmp(h->c[i].plan.choice, plan.choice, g->type_count))
+    if (plan.nest == h->c[i].plan.nest && !memcmp(h->c[i].plan.choice, plan.choice, g->type_count))
       return;
   Candidate c = {.plan = plan, .need = -1, .number = h->count};
   VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
@@ -99,7 +103,7 @@ static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
 
 static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, size_t most) {
   RmPlan plans[MOST_PIECES];
-  size_t n = rm_pieces(h->plans, h->a, h->temp, h->g, h->env, h->open, leaf, most, plans);
+  size_t n = rm_pieces(h->plans, h->temp, h->g, h->env, h->open, leaf, most, plans);
   for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
 }
 
@@ -121,8 +125,8 @@ static void make_candidates(Chooser *h) {
   uint8_t *written = ARENA_ARRAY(h->plans, uint8_t, g->type_count + 1), *choices[MOST_CUTS];
   rm_written(g, written);
   size_t n = g->blocks ? rm_ladder(h->plans, g, h->env, MOST_CUTS, choices) : 0;
-  if (!n) add(h, written, (RmPlan){g, written});
-  for (size_t i = 0; i < n; i++) add(h, written, (RmPlan){g, choices[i]});
+  if (!n) add(h, written, (RmPlan){g, written, NULL});
+  for (size_t i = 0; i < n; i++) add(h, written, (RmPlan){g, choices[i], NULL});
   if (n > 1) {
     uint8_t *leaf = ARENA_ARRAY(temp, uint8_t, g->type_count + 1);
     rm_all(g, CHOICE_SAVE, leaf);
@@ -160,16 +164,17 @@ int64_t choice_cotangents(const Runs *r, const int64_t *env) {
   return sum;
 }
 
-static bool make_runs(Chooser *h, const Candidate *c, Arena *a, Runs *r) {
+static bool make_runs(Chooser *h, Candidate *c, Arena *a, Runs *r) {
   GErr e;
   Prov at;
   *r = (Runs){0};
+  const Graph *g = c->g = rm_plan_graph(a, &c->plan);
   if (!h->whole) {
-    r->first = pass_simplified(h->s, a, c->plan.g, c->plan.choice);
+    r->first = pass_simplified(h->s, a, g, c->plan.choice);
     return true;
   }
   JointWhole w = *h->whole;
-  w.g = (Graph *)(uintptr_t)c->plan.g;
+  w.g = (Graph *)(uintptr_t)g;
   r->joint = ad_joint_split(a, &w, c->plan.choice, &e, &at);
   if (!r->joint) return false;
   r->first = pass_simplified(h->s, a, r->joint->forward, NULL);
@@ -494,22 +499,32 @@ static Best numbered(Chooser *h) {
   return best;
 }
 
+/* Where the result goes: made before room is counted, as an arena may need a new chunk for it. */
+static void reserve_result(Chooser *h) {
+  size_t n = h->memory ? h->memory->count : 0;
+  h->result = ARENA_ARRAY(h->a, uint8_t, h->g->type_count + 1);
+  h->result_dense = ARENA_ARRAY(h->a, int64_t, n + 1);
+  h->result_memory = (InputMemory){n, h->result_dense, ARENA_ARRAY(h->a, bool, n + 1),
+                                   ARENA_ARRAY(h->a, bool, n + 1)};
+}
+
 /* A copy for later calls of what `need` is for. `dense` becomes the bytes that each input gets. */
 static InputMemory memory_kept(const Chooser *h, const Graph *g) {
-  size_t n = h->memory ? h->memory->count : 0;
-  int64_t *bytes = ARENA_ARRAY(h->a, int64_t, n + 1);
-  InputMemory m = {n, bytes, ARENA_ARRAY(h->a, bool, n + 1), ARENA_ARRAY(h->a, bool, n + 1)};
-  if (n) memcpy(m.alone, h->memory->alone, n * sizeof *m.alone);
-  if (n) memcpy(m.later, h->memory->later, n * sizeof *m.later);
-  for (size_t k = 0; n && k < g->write_count; k++)
-    if (g->writes[k] >= 0) bytes[g->writes[k]] = cost_bytes(g, gr_type(g, g->outputs[k]), h->env);
+  InputMemory m = h->result_memory;
+  if (m.count) memcpy(m.alone, h->memory->alone, m.count * sizeof *m.alone);
+  if (m.count) memcpy(m.later, h->memory->later, m.count * sizeof *m.later);
+  for (size_t k = 0; m.count && k < g->write_count; k++)
+    if (g->writes[k] >= 0)
+      h->result_dense[g->writes[k]] = cost_bytes(g, gr_type(g, g->outputs[k]), h->env);
   return m;
 }
 
+/* The graph of the choice lives with its plan. */
 static Choice choice_of(const Chooser *h, const Candidate *c) {
-  return (Choice){.g = c->plan.g,
+  memcpy(h->result, c->plan.choice, c->g->type_count);
+  return (Choice){.g = c->g,
                   .split = h->whole ? h->whole->split : UINT32_MAX,
-                  .choice = c->plan.choice,
+                  .choice = h->result,
                   .candidates = (int)h->count,
                   .need = c->need,
                   .need_dense = c->need_dense,
@@ -517,7 +532,7 @@ static Choice choice_of(const Chooser *h, const Candidate *c) {
                   .planned = c->planned};
 }
 
-/* Makes the candidates on an arena of their own, which is the result: of all of them one is kept. */
+/* Makes the candidates on an arena of their own, which is the result: one of them is kept. */
 static Planned *candidates_apart(Chooser *h) {
   Planned *plans = on_pool(&h->s->mem), *temp = on_pool(&h->s->mem);
   h->plans = &plans->arena;
@@ -527,18 +542,10 @@ static Planned *candidates_apart(Chooser *h) {
   return plans;
 }
 
-/* Moves the choice to where the result lives. */
-static Choice kept_choice(const Chooser *h, Choice c) {
-  uint8_t *choice = ARENA_ARRAY(h->a, uint8_t, c.g->type_count + 1);
-  memcpy(choice, c.choice, c.g->type_count);
-  c.choice = choice;
-  if (c.g != h->g) c.g = gr_clone(h->a, c.g);
-  return c;
-}
-
 static Choice choose(Chooser *h) {
   Session *s = h->s;
   const BlockTab *tab = h->g->blocks;
+  reserve_result(h);
   take_stock(h);
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
@@ -551,7 +558,7 @@ static Choice choose(Chooser *h) {
   if (!best.c) return (Choice){.g = h->g, .split = UINT32_MAX};
   if (best.over > 1) refuse(h, best.c, best.c->need, best.block);
   bool code = s->mem.limit && s->config.plan < 0;
-  Choice c = kept_choice(h, choice_of(h, code ? choose_with_code(h, best.c) : best.c));
+  Choice c = choice_of(h, code ? choose_with_code(h, best.c) : best.c);
   arena_free(&plans->arena);
   return c;
 }
@@ -590,6 +597,7 @@ size_t choice_curve(const ChoiceOf *of, Curve *out) {
   if (n) out->knee = knee_of(t, n);
   for (size_t k = 0; k < n; k++) {
     CurvePlan *p = &out->plans[k];
+    reserve_result(&h);
     *p = (CurvePlan){.choice = choice_of(&h, t[k].c), .time = t[k].time};
     p->budget = ARENA_ARRAY(of->a, int64_t, blocks + 1);
     /* The search begins by estimates, which may pass by a plan whose blocks just fit. */
@@ -609,7 +617,8 @@ size_t choice_curve(const ChoiceOf *of, Curve *out) {
 Choice choice_planned(const ChoiceOf *of, const uint8_t *choice) {
   Chooser h = {.s = of->s, .a = of->a, .g = of->g, .whole = of->whole, .env = of->env};
   h.memory = of->memory;
-  Candidate c = {.plan = {of->g, (uint8_t *)(uintptr_t)choice}};
+  reserve_result(&h);
+  Candidate c = {.plan = {of->g, (uint8_t *)(uintptr_t)choice, NULL}, .g = of->g};
   if (make_graphs(&h, &c)) plan_runs(&h, &c);
   return choice_of(&h, &c);
 }
@@ -706,7 +715,7 @@ static bool pays(Chooser *h, Candidate *c, Candidate *d) {
 /* The plan that keeps least, of those that take at most a tenth more time: what is computed again
  * at the least price of a byte, and pieces that run again in the time left. */
 static RmPlan thrifty_plan(Arena *a, Arena *temp, const Graph *g, const int64_t *env, int *looked) {
-  RmPlan least = {g, ARENA_ARRAY(a, uint8_t, g->type_count + 1)}, pieces;
+  RmPlan least = {g, ARENA_ARRAY(a, uint8_t, g->type_count + 1), NULL}, pieces;
   int64_t time = rm_time(g, env) / CHEAP_PART;
   *looked = rm_within(temp, g, env, time, least.choice);
   int64_t left = time - rm_price(temp, g, env, least.choice).time;
@@ -724,11 +733,13 @@ Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Gr
     h.open[0] = true;
     make_candidates(&h);
     const RmPlan *p = &h.c[(size_t)s->config.plan % h.count].plan;
-    return (Choice){.g = p->g, .split = split, .choice = p->choice, .candidates = (int)h.count};
+    const Graph *d = rm_plan_graph(a, p);
+    return (Choice){.g = d, .split = split, .choice = p->choice, .candidates = (int)h.count};
   }
   Candidate less = {.plan = thrifty_plan(a, &temp->arena, b, env, &looked)}, all = {0};
   arena_free(&temp->arena);
-  Choice r = {.g = less.plan.g, .split = split, .choice = less.plan.choice, .candidates = looked};
+  Choice r = {.split = split, .choice = less.plan.choice, .candidates = looked};
+  r.g = rm_plan_graph(a, &less.plan);
   if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
   all.planned = on_pool(&s->mem);

@@ -330,16 +330,17 @@ static void t_pieces(void) {
       rm_all(g, CHOICE_SAVE, leaf);
     else
       rm_cut(&arena, g, c.x.value, 0.5, leaf);
-    size_t count = rm_pieces(&arena, &arena, &arena, g, c.x.value, open, leaf, PLANS, plan);
+    size_t count = rm_pieces(&arena, &arena, g, c.x.value, open, leaf, PLANS, plan);
     several += count > 1;
     for (size_t k = 0; k < count; k++) {
       uint32_t split = c.split;
-      Graph *d = rm_apply(&arena, plan[k].g, plan[k].choice, seed % 3 == 0 ? &split : NULL);
+      const Graph *planned = rm_plan_graph(&arena, &plan[k]);
+      Graph *d = rm_apply(&arena, planned, plan[k].choice, seed % 3 == 0 ? &split : NULL);
       if (!check_msg(gr_verify(d, &e), "seed %d: %s", (int)seed, e.text)) return;
       RmPrice look = rm_look(&arena, &plan[k], c.x.value);
       check(look.bytes >= 0 && look.time >= 0);
       plans += agree(&c, d, seed);
-      deep += plan[k].g != g;
+      deep += plan[k].nest != NULL;
     }
   }
   tap_note("%d plans, %d with pieces in pieces; %d graphs with several", plans, deep, several);
