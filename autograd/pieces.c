@@ -28,6 +28,7 @@ typedef struct Chain {
   const Graph *g;
   const int64_t *env;
   uint32_t block;
+  bool fine;                  /* boundaries may cost twice what a stage beside them leaves */
   const bool *live, *shifted; /* shifted: as written, see rm_shifted */
   uint32_t *body, count;      /* nodes of the block */
   Val *base;                  /* per entry of g->types: what a view is of */
@@ -152,7 +153,8 @@ static void drop_cuts(Chain *c, const Place *at) {
     uint32_t worst = 0;
     for (uint32_t k = 1; k < c->cuts; k++) {
       int64_t less = tape[k - 1] < tape[k] ? tape[k - 1] : tape[k];
-      if (less < at[c->cut[k]].bytes && (!worst || at[c->cut[k]].bytes >= at[c->cut[worst]].bytes))
+      if (less < at[c->cut[k]].bytes / (c->fine ? 2 : 1) &&
+          (!worst || at[c->cut[k]].bytes >= at[c->cut[worst]].bytes))
         worst = k;
     }
     if (!worst) return;
@@ -551,7 +553,7 @@ static size_t make_plans(const Pieces *x, size_t most, RmPlan *plans) {
 }
 
 static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env,
-                          const bool *open, const uint8_t *leaf) {
+                          const bool *open, const uint8_t *leaf, bool fine) {
   Pieces x = {a, scratch, g, leaf, g->blocks ? g->blocks->count : 0, NULL, NULL};
   x.chains = ARENA_ARRAY(scratch, Chain, x.blocks + 1);
   x.table = ARENA_ARRAY(scratch, Rotor *, x.blocks + 1);
@@ -561,32 +563,50 @@ static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_
   for (uint32_t id = 1; id <= x.blocks; id++) {
     const Block *b = gr_block_at(g, id);
     Chain *c = &x.chains[id - 1];
-    *c = (Chain){.a = scratch, .g = g, .env = env, .block = id, .live = live, .shifted = shifted};
+    *c = (Chain){.a = scratch,
+                 .g = g,
+                 .env = env,
+                 .block = id,
+                 .fine = fine,
+                 .live = live,
+                 .shifted = shifted};
     if (b->parent || b->reentrant || (open && !open[id - 1]) || !look(c)) continue;
     measure(c, leaf);
-    x.table[id - 1] = rotor_make(scratch, c->stages, c->cuts, depth_of(c));
   }
   return x;
 }
 
-size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
-                 const uint8_t *leaf, size_t most, RmPlan *plans) {
-  Pieces x = find_pieces(a, scratch, g, env, open, leaf);
-  size_t few = most / 4, count = make_plans(&x, most - few, plans);
-  if (!count || !few) return count;
-  /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
-  for (size_t id = 0; id < x.blocks; id++) {
-    Chain *c = &x.chains[id];
-    for (uint32_t k = 0; x.table[id] && k < c->cuts; k++)
-      c->stages[k].front = c->stages[k].back = c->stages[k].alone = 0;
-    if (x.table[id]) x.table[id] = rotor_make(scratch, c->stages, c->cuts, depth_of(c));
+static void fill_tables(Pieces *x) {
+  for (size_t id = 0; id < x->blocks; id++) {
+    Chain *c = &x->chains[id];
+    if (c->stages) x->table[id] = rotor_make(x->scratch, c->stages, c->cuts, depth_of(c));
   }
-  return count + make_plans(&x, few, plans + count);
+}
+
+size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
+                 const uint8_t *leaf, bool fine, size_t most, RmPlan *plans) {
+  ArenaMark all = arena_mark(scratch);
+  Pieces x = find_pieces(a, scratch, g, env, open, leaf, fine);
+  ArenaMark tables = arena_mark(scratch);
+  fill_tables(&x);
+  size_t few = most / 4, count = make_plans(&x, most - few, plans);
+  arena_rewind(scratch, tables);
+  /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
+  for (size_t id = 0; id < x.blocks; id++)
+    for (uint32_t k = 0; x.chains[id].stages && k < x.chains[id].cuts; k++) {
+      RotorStage *s = &x.chains[id].stages[k];
+      s->front = s->back = s->alone = 0;
+    }
+  if (count && few) fill_tables(&x);
+  if (count && few) count += make_plans(&x, few, plans + count);
+  arena_rewind(scratch, all);
+  return count;
 }
 
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
               int64_t time, RmPlan *plan) {
-  Pieces x = find_pieces(a, scratch, g, env, NULL, leaf);
+  Pieces x = find_pieces(a, scratch, g, env, NULL, leaf, true);
+  fill_tables(&x);
   size_t *point = ARENA_ARRAY(scratch, size_t, x.blocks + 1);
   bool any = false;
   for (size_t id = 0; id < x.blocks; id++) {

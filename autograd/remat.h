@@ -95,10 +95,11 @@ typedef struct RmPlan {
  * it refer to its table of blocks. */
 const Graph *rm_plan_graph(Arena *a, const RmPlan *plan);
 /* Plans that run blocks again in pieces (autograd/pieces.c), of blocks that are `open` (by id - 1).
- * `leaf` is the choice for values of pieces that do not run again. At most `most` plans, by rising
+ * `leaf` is the choice for values of pieces that do not run again; `fine`: more of the places where
+ * a block could be cut are looked at. At most `most` plans, by rising
  * need, on arena a. Returns their number. */
 size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
-                 const uint8_t *leaf, size_t most, RmPlan *plans);
+                 const uint8_t *leaf, bool fine, size_t most, RmPlan *plans);
 /* Makes the plan in pieces that needs least and runs pieces again for at most `time` altogether. It
  * is for graphs with one block. False if it would run none. */
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,

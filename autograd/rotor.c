@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW_STAGES = 64, POINTS = 96, LESS = 24 };
+enum { FEW_STAGES = 64, POINTS = 96, LESS = 20 };
 
 typedef struct Front {
   uint32_t count;
@@ -145,7 +145,7 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
 
 /* Points of a front: the work of a table is about the same for each n. */
 static uint32_t points_for(uint32_t n) {
-  uint32_t points = 2000 / n;
+  uint32_t points = 1200 / n;
   return points > POINTS ? POINTS : points < LESS ? LESS : points;
 }
 

@@ -84,7 +84,7 @@ bool choice_wanted(const Session *s, const Graph *g) {
 }
 
 /* ---- candidates */
-enum { MOST_CUTS = 10, MOST_PIECES = 16, FEW_PIECES = 8 };
+enum { MOST_CUTS = 10, MOST_PIECES = 20, FEW_PIECES = 8 };
 
 static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   const Graph *g = h->g;
@@ -101,9 +101,10 @@ static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
 }
 
-static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, size_t most) {
+static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, bool fine,
+                       size_t most) {
   RmPlan plans[MOST_PIECES];
-  size_t n = rm_pieces(h->plans, h->temp, h->g, h->env, h->open, leaf, most, plans);
+  size_t n = rm_pieces(h->plans, h->temp, h->g, h->env, h->open, leaf, fine, most, plans);
   for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
 }
 
@@ -130,9 +131,10 @@ static void make_candidates(Chooser *h) {
   if (n > 1) {
     uint8_t *leaf = ARENA_ARRAY(temp, uint8_t, g->type_count + 1);
     rm_all(g, CHOICE_SAVE, leaf);
-    add_pieces(h, written, leaf, FEW_PIECES);
+    add_pieces(h, written, leaf, false, FEW_PIECES);
+    add_pieces(h, written, leaf, true, FEW_PIECES);
     rm_within(temp, g, h->env, rm_time(g, h->env) / CHEAP_PART, leaf);
-    add_pieces(h, written, leaf, MOST_PIECES);
+    add_pieces(h, written, leaf, true, MOST_PIECES);
   }
   for (size_t i = 0; i < h->count && h->count > 1; i++) {
     RmPrice p = rm_look(temp, &h->c[i].plan, h->env);
@@ -353,9 +355,9 @@ static void try_plan(Chooser *h, Candidate *c, Best *best) {
   if (better) *best = (Best){c, x, at};
 }
 
-/* Whether the candidate may take no more than `bytes`: rm_look is no further off than a third. */
+/* Whether the candidate may take no more than `bytes`: rm_look is no further off than a fifth. */
 static bool may_take(const Candidate *c, int64_t bytes) {
-  return c->about - c->about / 4 <= bytes;
+  return c->about - c->about / 6 <= bytes;
 }
 
 /* Of the candidates not tried, the fastest that fits, or the one with the least excess. NULL: none
