@@ -826,10 +826,13 @@ static bool make_room(Exec *x) {
   return false;
 }
 
-/* Computes the tables of f, unless it has them. */
+/* Computes the tables of f and of the bodies in it, unless it has them. */
 static bool make_tables(JitFn *f, const RunCtx *c, GErr *e, Prov *at) {
+  stack_check();
   const Plan *p = f->plan;
-  if (!p->tables || f->in[p->inputs]) return true;
+  for (size_t i = 0; p && i < p->g->region_count; i++)
+    if (f->regions[i] && !make_tables(f->regions[i], c, e, at)) return false;
+  if (!p || !p->tables || f->in[p->inputs]) return true;
   RunCtx plain = {.mem = c->mem, .interrupt = c->interrupt, .env = c->env, .pool = c->pool};
   return gr_run(p->tables, &plain, NULL, f->in + p->inputs, e, at);
 }

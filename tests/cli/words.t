@@ -75,7 +75,7 @@ gives 0 'such a word' "$ckl" help plain
 says out 'wrap <backward plain> { .. }' 'help shows it behind its mode'
 : >without
 for word in $(sed -n '/^## Modes/,/^## Random/s/^| \(`[^|]*\) |.*/\1/p; /^## Checkpoints/,/^## Data/s/^| \(`[^|]*\) |.*/\1/p' "$guide" |
-  tr -d '`,' | tr ' ' '\n' | sed '/^[A-Z=]*$/d; /^[af]$/d; /"/d; /^n$/d' | sort -u); do
+  tr -d '`,' | tr ' ' '\n' | sed '/^[A-Z=]*$/d; /^[af]$/d; /"/d; /^n$/d; /^as$/d; /^u8$/d' | sort -u); do
   echo " $words $choices " | grep -q -F -e " $word " || echo "$word" >>without
 done
 tap_empty "$(cat without)" 'words of the tables in language.md are words'
