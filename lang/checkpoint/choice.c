@@ -703,15 +703,15 @@ Graph *choice_block(Arena *a, Arena *temp, const Graph *g, bool to_loss) {
   return b;
 }
 
-/* Whether c takes a quarter less than d, both planned exactly: recomputation is fused apart from
+/* Whether c takes two fifths less than d, both planned exactly: recomputation is fused apart from
  * the forward, which may cost more than it saves. d is planned only if a lower bound of its need
  * does not decide. */
 static bool pays(Chooser *h, Candidate *c, Candidate *d) {
   plan_runs(h, c);
   int64_t least = native_least(h->s, &d->planned->arena, d->planned->runs.first, h->env);
-  if (c->need <= least - least / 4) return true;
+  if (c->need <= least - 2 * least / 5) return true;
   plan_runs(h, d);
-  return c->need <= d->need - d->need / 4;
+  return c->need <= d->need - 2 * d->need / 5;
 }
 
 /* The plan that keeps least, of those that take at most a tenth more time: what is computed again
