@@ -96,8 +96,8 @@ typedef struct RmPlan {
 const Graph *rm_plan_graph(Arena *a, const RmPlan *plan);
 /* Plans that run blocks again in pieces (autograd/pieces.c), of blocks that are `open` (by id - 1).
  * `leaf` is the choice for values of pieces that do not run again; `fine`: more of the places where
- * a block could be cut are looked at. At most `most` plans, by rising
- * need, on arena a. Returns their number. */
+ * a block could be cut are looked at. At most `most` plans, by rising need, on arena a, which
+ * differs from `scratch`. Returns their number. */
 size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const bool *open,
                  const uint8_t *leaf, bool fine, size_t most, RmPlan *plans);
 /* Makes the plan in pieces that needs least and runs pieces again for at most `time` altogether. It

@@ -330,7 +330,10 @@ static void t_pieces(void) {
       rm_all(g, CHOICE_SAVE, leaf);
     else
       rm_cut(&arena, g, c.x.value, 0.5, leaf);
-    size_t count = rm_pieces(&arena, &arena, g, c.x.value, open, leaf, seed % 4 < 2, PLANS, plan);
+    Arena scratch;
+    arena_init(&scratch, &mem);
+    size_t count = rm_pieces(&arena, &scratch, g, c.x.value, open, leaf, seed % 4 < 2, PLANS, plan);
+    arena_free(&scratch);
     several += count > 1;
     for (size_t k = 0; k < count; k++) {
       uint32_t split = c.split;
