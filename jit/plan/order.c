@@ -268,7 +268,7 @@ static int64_t try_order(Order *o, int64_t most) {
 
 int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *groups) {
   size_t n = groups->count, values = g->type_count + 1;
-  if (n < 3 && !g->write_count) return 0;
+  if (n < 3 && (!n || !g->write_count)) return 0;
   Order o = {.a = a, .g = g, .groups = groups};
   o.items = ARENA_ARRAY(a, Item, n);
   o.owner = ARENA_ARRAY(a, uint32_t, values);

@@ -41,7 +41,7 @@ void show_difference(Text *why, const char *old, const char *new);
 /* ---- observe.c */
 typedef struct Options {
   bool bless, no_format;
-  const char *root, *fail, *codes;
+  const char *root, *fail, *codes, *without;
   long at_least, every, from;
 } Options;
 extern Options opt; /* runner.c */

@@ -140,7 +140,7 @@ static void seen_free(Seen *s) {
 }
 
 static bool same(Seen a, Seen b) {
-  return a.n == b.n && !memcmp(a.bytes, b.bytes, a.n);
+  return a.n == b.n && (!a.n || !memcmp(a.bytes, b.bytes, a.n));
 }
 
 /* Which leaves differ, a bit for each: the params, `seen`, the rate, the count, and the moments. */
