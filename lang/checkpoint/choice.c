@@ -220,14 +220,13 @@ static void plan_runs(Chooser *h, Candidate *c) {
   const InputMemory none = {0}, *in = h->memory ? h->memory : &none;
   int64_t copies = 0, now = one.headers, later = one.headers; /* with what is written */
   for (size_t i = 0; b && i < in->count; i++) copies += in->dense[i];
-  now += jit_stores(f, h->env, in->alone, &now);
-  later += jit_stores(f, h->env, in->later, &later);
+  int64_t fresh = jit_stores(f, h->env, in->alone, &now);
+  int64_t then = jit_stores(f, h->env, in->later, &later);
+  now += fresh, later += then;
   int64_t rest = one.inner + larger(one.scratch, two.scratch);
   c->need = one.arena + one.outputs + now + rest;
   c->need_dense = one.arena + one.outputs + later + rest;
-  if (in->count)
-    c->need += jit_tensors(f, h->env, in->dense, in->alone) - one.outputs -
-               jit_stores(f, h->env, in->alone, NULL);
+  if (in->count) c->need += jit_tensors(f, h->env, in->dense, in->alone) - one.outputs - fresh;
   if (b) {
     int64_t back = one.outputs + choice_cotangents(&p->runs, h->env) + two.arena + two.outputs +
                    two.inner + two.headers + larger(one.scratch, two.scratch);
