@@ -246,6 +246,7 @@ static Graph *make_forward(Split *s, const Val *saved, int nsaved) {
   copy_checks(g, s->w->flat);
   for (size_t k = 0; k < first_gradient(s); k++) gr_output(g, map_get(&m, s->j->outputs[k]));
   for (int k = 0; k < nsaved; k++) gr_output(g, map_get(&m, saved[k]));
+  copy_writes(g, s->j);
   return gr_dce(s->to, g);
 }
 

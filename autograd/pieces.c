@@ -11,6 +11,7 @@
  * A value that crosses many boundaries is kept at depth 0 by every plan, so it counts in none.
  *
  * Invariant: a piece holds a block of the user whole, or stands inside of it. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "autograd/remat_impl.h"
@@ -41,27 +42,25 @@ typedef struct Chain {
 } Chain;
 enum { NONE = UINT32_MAX };
 
-static bool is_view(const Graph *g, uint32_t n) {
-  return rm_is_free(g, n) && g->nodes[n].operand_count == 1;
-}
-
-/* Whether node n reads values of the block as part of the block's gradient. */
-static bool is_use(const Graph *g, uint32_t n, uint32_t block) {
-  const Prov *p = &g->provs[g->nodes[n].prov];
-  return p->backward && gr_block_inside(g, p->region, block) &&
-         !gr_block_inside(g, p->within, block);
-}
-
 static int64_t room(const Chain *c, size_t slot) {
   return cost_room(c->g, &c->g->types[slot], c->env);
 }
 
 /* ---- the body, and what its gradient reads */
 
+static void find_bases(Chain *c) {
+  const Graph *g = c->g;
+  c->base = ARENA_ARRAY(c->a, Val, g->type_count + 1);
+  for (uint32_t n = 0; n < g->node_count; n++)
+    for (uint32_t k = 0; k < g->nodes[n].result_count; k++)
+      c->base[g->nodes[n].result0 + k] =
+          rm_is_view(g, n) ? c->base[rm_slot(g, gr_operand(g, n, 0))] : (Val){n, k};
+}
+
 static void look_at_body(Chain *c) {
   const Graph *g = c->g;
+  find_bases(c);
   c->body = ARENA_ARRAY(c->a, uint32_t, g->node_count + 1);
-  c->base = ARENA_ARRAY(c->a, Val, g->type_count + 1);
   c->used = ARENA_ARRAY(c->a, bool, g->type_count + 1);
   c->first = ARENA_ARRAY(c->a, uint32_t, g->type_count + 1);
   c->last = ARENA_ARRAY(c->a, uint32_t, g->type_count + 1);
@@ -70,13 +69,9 @@ static void look_at_body(Chain *c) {
   for (uint32_t n = 0; n < g->node_count; n++) {
     const GNode *node = &g->nodes[n];
     c->stage[n] = NONE;
-    for (uint32_t k = 0; k < node->result_count; k++) {
-      size_t s = node->result0 + k;
-      c->base[s] = is_view(g, n) ? c->base[rm_slot(g, gr_operand(g, n, 0))] : (Val){n, k};
-      c->first[s] = NONE;
-    }
+    for (uint32_t k = 0; k < node->result_count; k++) c->first[node->result0 + k] = NONE;
     if (!c->live[n]) continue;
-    bool body = rm_top(g, rm_home(g, n)) == c->block, use = is_use(g, n, c->block);
+    bool body = rm_top(g, rm_home(g, n)) == c->block, use = rm_is_use(g, n, c->block);
     if (body) c->body[c->count] = n;
     for (uint32_t k = 0; (body || use) && k < node->operand_count; k++) {
       size_t s = rm_slot(g, c->base[rm_slot(g, gr_operand(g, n, (int)k))]);
@@ -104,7 +99,7 @@ typedef struct Place {   /* between two nodes of the body */
 static void each_place(Chain *c, Place *at) {
   const Graph *g = c->g;
   for (size_t s = 0; s < g->type_count; s++) {
-    if (c->first[s] == NONE || c->last[s] == c->first[s] || c->far[s]) continue;
+    if (c->first[s] == NONE || c->last[s] == c->first[s]) continue;
     int64_t bytes = room(c, s);
     uint64_t hash = (s + 1) * UINT64_C(0x9e3779b97f4a7c15);
     Place *from = &at[c->first[s] + 1], *to = &at[c->last[s] + 1]; /* differences, for now */
@@ -138,31 +133,44 @@ static bool fewer(const Place *x, const Place *y) {
   return x->bytes + x->unused < y->bytes + y->unused;
 }
 
+typedef struct Worth {         /* of a boundary */
+  uint32_t cut, before, after; /* its number; those that remain beside it */
+  int64_t bytes, tape;         /* that cross; of the stage that begins there */
+} Worth;
+
+static int by_bytes(const void *x, const void *y) {
+  const Worth *a = *(Worth *const *)x, *b = *(Worth *const *)y;
+  if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+  return a->cut > b->cut ? -1 : a->cut < b->cut;
+}
+
 /* Drops boundaries that cost more than they give: more bytes cross than a stage beside it leaves.
- * The worst goes first, since the stages beside it become one. */
+ * The worst goes first, since the stages beside it become one, which leaves more. */
 static void drop_cuts(Chain *c, const Place *at) {
-  int64_t *tape = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
+  Worth *w = ARENA_ARRAY(c->a, Worth, c->cuts + 1);
+  Worth **order = ARENA_ARRAY(c->a, Worth *, c->cuts + 1);
   c->cut[c->cuts] = c->count;
-  for (uint32_t k = 0, n = 0; k < c->cuts; k++)
-    for (; n < c->cut[k + 1]; n++)
-      for (uint32_t r = 0; r < c->g->nodes[c->body[n]].result_count; r++) {
-        size_t s = c->g->nodes[c->body[n]].result0 + r;
-        if (c->used[s] && c->first[s] != NONE) tape[k] += room(c, s);
+  for (uint32_t k = 0; k < c->cuts; k++) {
+    w[k] = (Worth){.cut = k, .before = k - (k > 0), .after = k + 1, .bytes = at[c->cut[k]].bytes};
+    order[k] = &w[k];
+    for (uint32_t i = c->cut[k]; i < c->cut[k + 1]; i++)
+      for (uint32_t r = 0; r < c->g->nodes[c->body[i]].result_count; r++) {
+        size_t s = c->g->nodes[c->body[i]].result0 + r;
+        if (c->used[s]) w[k].tape += room(c, s);
       }
-  for (;;) {
-    uint32_t worst = 0;
-    for (uint32_t k = 1; k < c->cuts; k++) {
-      int64_t less = tape[k - 1] < tape[k] ? tape[k - 1] : tape[k];
-      if (less < at[c->cut[k]].bytes / (c->fine ? 2 : 1) &&
-          (!worst || at[c->cut[k]].bytes >= at[c->cut[worst]].bytes))
-        worst = k;
-    }
-    if (!worst) return;
-    tape[worst - 1] += tape[worst];
-    c->cuts--;
-    for (uint32_t k = worst; k < c->cuts; k++) tape[k] = tape[k + 1];
-    for (uint32_t k = worst; k <= c->cuts; k++) c->cut[k] = c->cut[k + 1];
   }
+  qsort(order, c->cuts, sizeof *order, by_bytes);
+  for (uint32_t i = 0; i < c->cuts; i++) {
+    Worth *x = order[i], *before = &w[x->before];
+    int64_t less = before->tape < x->tape ? before->tape : x->tape;
+    if (!x->cut || less >= x->bytes / (c->fine ? 2 : 1)) continue;
+    before->tape += x->tape;
+    before->after = x->after;
+    w[x->after].before = x->before;
+  }
+  uint32_t left = 0;
+  for (uint32_t k = 0; k < c->cuts; k = w[k].after) c->cut[left++] = c->cut[k];
+  c->cuts = left;
 }
 
 /* Takes the places at which no more crosses than at both neighbours. Of neighbours at which the
@@ -195,23 +203,33 @@ static void find_cuts(Chain *c) {
 
 /* ---- figures of stages */
 
+/* The stages in which a value is made, and read last. */
+static uint32_t first_stage(const Chain *c, size_t s) {
+  return c->stage[c->body[c->first[s]]];
+}
+
+static uint32_t last_stage(const Chain *c, size_t s) {
+  return c->stage[c->body[c->last[s]]];
+}
+
 /* The backward reaches stages from the last to the first. A node that reads a value belongs to the
  * value's stage, or to a later one that reads it in the forward; another to that of the node
  * before. */
 static void find_stages(Chain *c) {
   const Graph *g = c->g;
-  uint32_t *at = ARENA_ARRAY(c->a, uint32_t, c->count + 1);
   for (uint32_t k = 0; k < c->cuts; k++)
-    for (uint32_t i = c->cut[k]; i < c->cut[k + 1]; i++) at[i] = c->stage[c->body[i]] = k;
+    for (uint32_t i = c->cut[k]; i < c->cut[k + 1]; i++) c->stage[c->body[i]] = k;
+  for (size_t s = 0; s < g->type_count; s++)
+    c->far[s] = c->first[s] != NONE && last_stage(c, s) - first_stage(c, s) >= FAR;
   uint32_t now = c->cuts - 1;
   for (uint32_t n = 0; n < g->node_count; n++) {
-    if (!c->live[n] || !is_use(g, n, c->block)) continue;
+    if (!c->live[n] || !rm_is_use(g, n, c->block)) continue;
     uint32_t low = 0;
     for (uint32_t k = 0; k < g->nodes[n].operand_count; k++) {
       size_t s = rm_slot(g, c->base[rm_slot(g, gr_operand(g, n, (int)k))]);
       if (c->first[s] == NONE || c->far[s]) continue;
-      if (at[c->first[s]] > low) low = at[c->first[s]];
-      if (at[c->last[s]] < now) now = at[c->last[s]];
+      if (first_stage(c, s) > low) low = first_stage(c, s);
+      if (last_stage(c, s) < now) now = last_stage(c, s);
     }
     c->stage[n] = low > now ? low : now;
   }
@@ -221,12 +239,8 @@ static void find_stages(Chain *c) {
 static void look_over(Chain *c, const Graph *g) {
   c->g = g;
   c->live = rm_live(c->a, g);
-  c->base = ARENA_ARRAY(c->a, Val, g->type_count + 1);
   c->stage = ARENA_ARRAY(c->a, uint32_t, g->node_count + 1);
-  for (uint32_t n = 0; n < g->node_count; n++)
-    for (uint32_t k = 0; k < g->nodes[n].result_count; k++)
-      c->base[g->nodes[n].result0 + k] =
-          is_view(g, n) ? c->base[rm_slot(g, gr_operand(g, n, 0))] : (Val){n, k};
+  find_bases(c);
 }
 
 /* Whether value s, of nodes that belong to a stage, lies in memory: not all of its readers can
@@ -338,6 +352,8 @@ static void move_node(const Chain *c, RmNest *x, uint32_t n, uint32_t to, uint8_
  * its own, whose values have the choice `leaf`; NULL: only what crosses its boundaries is kept. */
 static int64_t *bytes_alone(Chain *c, const uint8_t *leaf) {
   const Graph *g = c->g;
+  int64_t *most = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
+  ArenaMark mark = arena_mark(c->a);
   RmNest *nest = new_nest(c->a, g);
   uint8_t *choice = ARENA_ARRAY(c->a, uint8_t, g->type_count + 1);
   uint32_t first = 0;
@@ -356,7 +372,7 @@ static int64_t *bytes_alone(Chain *c, const uint8_t *leaf) {
     for (uint32_t r = 0; r < g->nodes[n].result_count; r++) {
       size_t s = g->nodes[n].result0 + r;
       bool firm = tag_info[g->provs[g->nodes[n].prov].tag].firm || rm_is_free(g, n);
-      bool kept = c->far[s] || c->last[s] >= c->cut[c->stage[n] + 1];
+      bool kept = c->far[s] || last_stage(c, s) > c->stage[n];
       if (!firm) choice[s] = leaf ? leaf[s] : kept ? CHOICE_SAVE : CHOICE_RECOMPUTE;
     }
   }
@@ -371,8 +387,8 @@ static int64_t *bytes_alone(Chain *c, const uint8_t *leaf) {
   for (uint32_t n = 0; n < x.g->node_count; n++)
     for (uint32_t r = 0; r < x.g->nodes[n].result_count; r++)
       counts[x.g->nodes[n].result0 + r] &= x.stage[n] != NONE;
-  int64_t *most = ARENA_ARRAY(c->a, int64_t, c->cuts + 1);
   sweep(&x, counts, most);
+  arena_rewind(c->a, mark);
   return most;
 }
 
@@ -391,11 +407,10 @@ static void measure(Chain *c, const uint8_t *leaf) {
     for (uint32_t r = 0; r < g->nodes[n].result_count; r++) {
       size_t s = g->nodes[n].result0 + r;
       if (k == NONE || c->far[s] || rm_is_free(g, n)) continue;
-      bool crosses = body && c->last[s] >= c->cut[k + 1];
-      front[s] = memory[s] && body && !crosses && !kept[s] && !c->used[s];
+      front[s] = memory[s] && body && last_stage(c, s) == k && !kept[s] && !c->used[s];
       if (body && kept[s]) st[k].tape = cost_add(st[k].tape, room(c, s));
       if (body && c->used[s]) st[k].again = cost_add(st[k].again, room(c, s));
-      for (uint32_t i = k; body && i + 1 < c->cuts && c->last[s] >= c->cut[i + 1]; i++)
+      for (uint32_t i = k; body && i < last_stage(c, s); i++)
         st[i].cross = cost_add(st[i].cross, room(c, s));
     }
   }
@@ -420,17 +435,10 @@ static int depth_of(const Chain *c) {
 
 /* Finds the stages of a block. False if there is nothing to cut. */
 static bool look(Chain *c) {
-  const Graph *g = c->g;
   look_at_body(c);
   if (c->count < 2) return false;
   find_cuts(c);
   if (c->cuts < 3) return false;
-  for (size_t s = 0; s < g->type_count; s++) {
-    uint32_t crossed = 0;
-    for (uint32_t k = 1; k < c->cuts && c->first[s] != NONE; k++)
-      crossed += c->first[s] < c->cut[k] && c->last[s] >= c->cut[k];
-    c->far[s] = crossed >= FAR;
-  }
   find_stages(c);
   c->stages = ARENA_ARRAY(c->a, RotorStage, c->cuts);
   return true;
@@ -447,7 +455,7 @@ static bool open_node(const Chain *c, uint32_t n) {
 /* The boundary depth at which value s is kept: the least of those that it crosses. */
 static uint8_t kept_at(const Chain *c, const RotorPlan *p, size_t s, uint32_t stage) {
   uint8_t least = ROTOR_NOT;
-  for (uint32_t k = stage + 1; k < c->cuts && c->last[s] >= c->cut[k]; k++)
+  for (uint32_t k = stage + 1; k <= last_stage(c, s); k++)
     if (p->kept[k] < least) least = p->kept[k];
   return least;
 }
@@ -487,7 +495,7 @@ static void nest_pieces(Arena *a, const Chain *c, const RotorPlan *p, RmNest *x)
     uint32_t to = block_of(c, p, made, p->inside[k]);
     uint8_t tag = g->provs[g->nodes[n].prov].tag;
     if (to == c->block) continue;
-    if (open_node(c, n) && !is_use(g, n, c->block)) { /* all results of a node have one tag */
+    if (open_node(c, n) && !rm_is_use(g, n, c->block)) { /* all results of a node have one tag */
       uint8_t kept = kept_at(c, p, g->nodes[n].result0, k);
       tag = kept != ROTOR_NOT && kept < p->depth[k] ? TAG_PREFER_SAVE : TAG_PREFER_RECOMPUTE;
     }

@@ -46,9 +46,14 @@ bool rm_is_free(const Graph *g, uint32_t n) {
   return op_info[g->nodes[n].op].remat == REMAT_FREE;
 }
 
-/* Whether the node is recomputed without cost, from one value. */
-static bool is_view(const Graph *g, uint32_t n) {
+bool rm_is_view(const Graph *g, uint32_t n) {
   return rm_is_free(g, n) && g->nodes[n].operand_count == 1;
+}
+
+bool rm_is_use(const Graph *g, uint32_t n, uint32_t block) {
+  const Prov *p = &g->provs[g->nodes[n].prov];
+  return p->backward && gr_block_inside(g, p->region, block) &&
+         !gr_block_inside(g, p->within, block);
 }
 
 bool rm_never(const Graph *g, uint32_t n) {
@@ -107,7 +112,7 @@ void rm_written(const Graph *g, uint8_t *choice) {
   /* A view is kept if its base is. */
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
     const GNode *node = &g->nodes[n];
-    if (!is_view(g, n) || node->op == OP_SLICE || choice[node->result0] != CHOICE_SAVE) continue;
+    if (!rm_is_view(g, n) || node->op == OP_SLICE || choice[node->result0] != CHOICE_SAVE) continue;
     Val v = gr_operand(g, n, 0);
     if (rm_home(g, v.node) && choice[rm_slot(g, v)] != CHOICE_OFFLOAD)
       choice[rm_slot(g, v)] = CHOICE_SAVE;
@@ -503,6 +508,7 @@ static void copy_all(Redo *r, uint32_t *split) {
   if (split && half == g->node_count) *split = (uint32_t)r->d->node_count;
   copy_checks(r->d, g);
   for (size_t k = 0; k < g->output_count; k++) gr_output(r->d, r->to[rm_slot(g, g->outputs[k])]);
+  copy_writes(r->d, g);
   r->d->at = g->at;
 }
 
@@ -543,7 +549,7 @@ static void apply(void *ud) {
     first.look = true;
     copy_all(&first, x->split ? &half : NULL);
   }
-  start(&r, &x->scratch, x->to, x->g, x->choice);
+  start(&r, &x->scratch, x->to, x->g, look ? first.choice : x->choice);
   if (look) r.asked = first.asked;
   copy_all(&r, x->split);
   x->made = r.d;

@@ -97,12 +97,6 @@ static uint32_t top_of(const Graph *g, uint32_t n) {
   return rm_top(g, rm_home(g, n));
 }
 
-/* Whether backward node n reads values of block `top` as part of that block's gradient. */
-static bool is_use(const Graph *g, uint32_t n, uint32_t top) {
-  const Prov *p = &g->provs[g->nodes[n].prov];
-  return p->backward && gr_block_inside(g, p->region, top) && !gr_block_inside(g, p->within, top);
-}
-
 /* Marks the values that are kept in any case: outputs, values that outside nodes read in the
  * backward, values that other blocks may be computed from, and values that are firmly offloaded. */
 static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top) {
@@ -114,7 +108,7 @@ static bool *there_anyway(const Choose *c, const bool *live, const uint32_t *top
     for (uint32_t k = 0; live[n] && k < g->nodes[n].operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
       uint32_t t = top[v.node];
-      if (t && t != top[n] && (top[n] || p->backward) && !is_use(g, n, t))
+      if (t && t != top[n] && (top[n] || p->backward) && !rm_is_use(g, n, t))
         there[rm_slot(g, v)] = true;
     }
   }
@@ -163,7 +157,7 @@ static void look_at(Choose *c, Arena *a, const Graph *g, const int64_t *env) {
     }
     for (uint32_t k = 0; live[n] && k < node->operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
-      if (c->need[rm_slot(g, v)] && is_use(g, n, top[v.node]))
+      if (c->need[rm_slot(g, v)] && rm_is_use(g, n, top[v.node]))
         VEC_PUSH(a, c->used, c->used_count, c->used_cap, v);
     }
   }
@@ -291,12 +285,6 @@ bool *rm_kept(Arena *a, const Graph *g, const int64_t *env, const uint8_t *choic
   return kept;
 }
 
-/* Of nodes before `end` takes the choices `from`. */
-static void mix(const Graph *g, const uint8_t *from, uint32_t end, uint8_t *choice) {
-  size_t values = end < g->node_count ? g->nodes[end].result0 : g->type_count;
-  memcpy(choice, from, values);
-}
-
 int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, uint8_t *choice) {
   enum { LOOKED = 9 };
   Choose c;
@@ -324,7 +312,7 @@ int rm_within(Arena *scratch, const Graph *g, const int64_t *env, int64_t time, 
     ArenaMark mark = arena_mark(scratch);
     uint32_t middle = from + (to - from) / 2;
     memcpy(now, choice, g->type_count);
-    mix(g, beyond, middle, now);
+    memcpy(now, beyond, g->nodes[middle].result0); /* of nodes before it */
     RmPrice p = bill(&c, scratch, now, NULL);
     arena_rewind(scratch, mark);
     *(p.time <= time ? &from : &to) = middle;

@@ -11,8 +11,11 @@ static inline size_t rm_slot(const Graph *g, Val v) {
 uint32_t rm_home(const Graph *g, uint32_t n);    /* innermost block that computes n, 0 = none */
 uint32_t rm_top(const Graph *g, uint32_t block); /* outermost one around it */
 bool rm_is_free(const Graph *g, uint32_t n);
-bool rm_never(const Graph *g, uint32_t n); /* cannot be computed twice */
-bool *rm_live(Arena *a, const Graph *g);   /* per node: an output or effect needs it */
+bool rm_is_view(const Graph *g, uint32_t n); /* computed without cost, from one value */
+bool rm_never(const Graph *g, uint32_t n);   /* cannot be computed twice */
+/* Whether node n reads values of a block as part of that block's gradient. */
+bool rm_is_use(const Graph *g, uint32_t n, uint32_t block);
+bool *rm_live(Arena *a, const Graph *g); /* per node: an output or effect needs it */
 /* Per result: decides what runs, in a block with narrow values anything made of them; it is kept.
  * `shifted` (may be NULL): per result, see rm_shifted. */
 bool *rm_conditions(Arena *a, const Graph *g, bool **shifted);

@@ -9,8 +9,8 @@
  *     need = max(front of i .. k - 1, cross k + need(d, k, j), need(d + 1, i, k))
  * Instead of a table over classes of bytes, each (d, i, j) has a front: needs in steps of a few
  * percent with the least time for each, computed for the exact sum of bytes, so nothing is rounded
- * up stage by stage. In long chains boundaries k are tried at
- * distances from i that grow by a sixteenth.
+ * up stage by stage. In long chains boundaries k are tried at distances from i that grow by a
+ * sixteenth.
  *
  * Invariants: a front has rising needs and falling times; the greatest depth keeps all tapes. */
 #include "autograd/rotor.h"

@@ -31,7 +31,6 @@ Graph *copy_start(Arena *a, const Graph *g) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
   d->blocks = g->blocks;
-  copy_writes(d, g);
   gr_reserve(d, gr_room(g));
   return d;
 }
@@ -122,6 +121,7 @@ void copy_checks(Graph *dst, const Graph *src) {
 
 void copy_outputs(Graph *dst, const ValMap *m) {
   for (size_t i = 0; i < m->src->output_count; i++) gr_output(dst, map_get(m, m->src->outputs[i]));
+  copy_writes(dst, m->src);
 }
 
 bool node_effect(const Graph *g, uint32_t node) {

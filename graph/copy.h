@@ -20,7 +20,7 @@ static inline void map_set(ValMap *m, Val v, Val to) {
 
 ValMap map_new(Arena *a, const Graph *src); /* all VAL_NONE */
 bool prov_same(const Prov *a, const Prov *b);
-/* An empty graph with name, tables, alias classes and writes of `g`. */
+/* An empty graph with name, tables, alias classes of `g`. */
 Graph *copy_start(Arena *a, const Graph *g);
 /* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map
  * and results are entered in it. `regions` replace the node's (NULL = the same ones). The
@@ -29,7 +29,8 @@ Val copy_node(Graph *dst, ValMap *m, uint32_t node, Graph *const *regions);
 /* As copy_node, with operands and provenance from the caller, who also updates the map. */
 Val copy_node_as(Graph *dst, const Graph *src, uint32_t node, const Val *in, Graph *const *regions,
                  const Prov *prov);
-/* Copy the checks and, through the map, the outputs of m->src. */
+/* Copy the checks and, through the map, the outputs of m->src with the inputs that they are written
+ * to. */
 void copy_checks(Graph *dst, const Graph *src);
 void copy_outputs(Graph *dst, const ValMap *m);
 /* Copies which inputs the outputs are written to: dst has the same outputs first. */

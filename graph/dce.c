@@ -269,6 +269,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
   for (size_t i = 0; i < g->output_count; i++) {
     if (!keep_out || keep_out[i]) gr_output(d, map_get(&m, g->outputs[i]));
   }
+  if (!keep_out) copy_writes(d, g);
   return d;
 }
 

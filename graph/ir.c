@@ -264,6 +264,15 @@ bool type_eq(const Type *a, const Type *b) {
   return true;
 }
 
+bool type_same(DimTab *t, const Type *a, const Type *b) {
+  if (a->kind != b->kind) return false;
+  if (a->kind != TK_TENSOR) return true;
+  if (a->dtype != b->dtype || a->dev != b->dev || a->rank != b->rank) return false;
+  for (int i = 0; i < a->rank; i++)
+    if (dim_compare(t, a->dim[i], b->dim[i]) != DIM_EQUAL) return false;
+  return true;
+}
+
 void type_sized_text(char *to, size_t size, DType dtype, int rank, const int64_t *dim) {
   int n = snprintf(to, size, "%s%s", dtype_info[dtype].name, rank ? "[" : "");
   for (int k = 0; k < rank && (size_t)n < size; k++)

@@ -280,7 +280,9 @@ static inline Val gr_operand(const Graph *g, uint32_t node, int i) {
 }
 const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k); /* NULL when absent */
 int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise);
-bool type_eq(const Type *a, const Type *b);                 /* kind, dtype, rank, dims, device */
+bool type_eq(const Type *a, const Type *b); /* kind, dtype, rank, dims, device */
+/* The same with all facts about dims: those recorded since may have changed their normal forms. */
+bool type_same(DimTab *t, const Type *a, const Type *b);
 void type_print(Buf *out, const DimTab *t, const Type *ty); /* f32[B, 3] */
 void type_sized_text(char *to, size_t size, DType dtype, int rank, const int64_t *dim);
 

@@ -68,17 +68,6 @@ static bool attrs_ok(Verify *v, const GNode *n) {
   return true;
 }
 
-static bool same_type(DimTab *t, const Type *a, const Type *b) {
-  if (a->kind != b->kind) return false;
-  if (a->kind != TK_TENSOR) return true;
-  if (a->dtype != b->dtype || a->dev != b->dev || a->rank != b->rank) return false;
-  for (int i = 0; i < a->rank; i++) {
-    /* Facts recorded after the node was made may have changed the normal form. */
-    if (dim_compare(t, a->dim[i], b->dim[i]) != DIM_EQUAL) return false;
-  }
-  return true;
-}
-
 static bool has_check(const Graph *g, const SizeCheck *c) {
   for (size_t i = 0; i < g->check_count; i++) {
     const SizeCheck *k = &g->checks[i];
@@ -151,7 +140,7 @@ static bool node_ok(Verify *v, uint32_t i, Graph *scratch) {
                  0};
   if (!op_shape(&c)) return bad(v, i, e.text);
   for (int k = 0; k < nout; k++) {
-    if (same_type(g->dims, &out[k], &g->types[n->result0 + (uint32_t)k])) continue;
+    if (type_same(g->dims, &out[k], &g->types[n->result0 + (uint32_t)k])) continue;
     Buf b;
     buf_init_arena(&b, v->a);
     buf_printf(&b, "result %d is ", k);

@@ -68,6 +68,13 @@ static void TAP_PRINTF(1, 2) tap_note(const char *fmt, ...) {
   va_end(ap);
 }
 
+/* The next pseudo-random number; a state is any number but 0 (xorshift64, Marsaglia 2003). */
+static TAP_UNUSED uint64_t tap_random(uint64_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  return *state ^= *state << 17;
+}
+
 static TAP_UNUSED void tap_begin(void) {
   tap_bad = 0;
   tap_skipped = NULL;

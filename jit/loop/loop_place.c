@@ -29,9 +29,8 @@ static bool access(Visit *w, LVal index) {
 
 /* Whether the index differs from iteration to iteration of all loops around it. Each element of a
  * result is stored once, so the index of a store that depends on a loop tells its iterations
- * apart. */
-static bool depends(const Kernel *k, const Visit *w) {
-  bool *needed = ARENA_ARRAY(k->arena, bool, k->count + 1);
+ * apart. `needed`: room, zeros, one per instruction. */
+static bool depends(const Kernel *k, const Visit *w, bool *needed) {
   needed[w->at] = true;
   for (LVal v = w->at + 1; v-- > 0;)
     for (int i = 0; needed[v] && i < k->ins[v].operand_count; i++)
@@ -78,5 +77,9 @@ bool lp_can_replace(const Kernel *k, int from, int to) {
     if (in->op <= LP_TILE) w.open[w.depth++] = v;
     if (in->op == LP_END) w.depth--;
   }
-  return w.stored && depends(k, &w);
+  if (!w.stored) return false;
+  ArenaMark mark = arena_mark(k->arena);
+  bool ok = depends(k, &w, ARENA_ARRAY(k->arena, bool, k->count + 1));
+  arena_rewind(k->arena, mark);
+  return ok;
 }

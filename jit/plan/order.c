@@ -102,15 +102,6 @@ static bool whole(const Graph *g, Val v, Val base) {
   return true;
 }
 
-static bool same_type(const Graph *g, Val a, Val b) {
-  const Type *x = gr_type(g, a), *y = gr_type(g, b);
-  bool same = x->kind == y->kind && x->dtype == y->dtype && x->dev == DEV_CPU &&
-              y->dev == DEV_CPU && x->rank == y->rank;
-  for (int k = 0; same && k < x->rank; k++)
-    same = dim_compare(g->dims, x->dim[k], y->dim[k]) == DIM_EQUAL;
-  return same;
-}
-
 const Val *order_writes(Arena *a, const Graph *g, const bool *made) {
   Val *store = ARENA_ARRAY(a, Val, g->output_count + 1);
   uint32_t *uses = ARENA_ARRAY(a, uint32_t, g->type_count + 1); /* outputs, by their bases */
@@ -121,8 +112,10 @@ const Val *order_writes(Arena *a, const Graph *g, const bool *made) {
   for (size_t k = 0; k < g->output_count && k < g->write_count; k++) {
     if (g->writes[k] < 0) continue;
     Val v = g->outputs[k], base = base_of(g, made, v), input = g->inputs[g->writes[k]];
+    const Type *t = gr_type(g, v);
     if (made[plan_index(g, base)] && uses[plan_index(g, base)] == 1 && whole(g, v, base) &&
-        !uses[plan_index(g, input)] && same_type(g, v, input))
+        !uses[plan_index(g, input)] && t->kind == TK_TENSOR && t->dev == DEV_CPU &&
+        type_same(g->dims, t, gr_type(g, input)))
       store[k] = base;
   }
   return store;

@@ -90,6 +90,7 @@ static const bool *read_for_results(Session *s, const Compiled *c) {
   bool *reads = ARENA_ARRAY(&s->scratch, bool, c->g->input_count + 1);
   Graph g = *c->g;
   g.output_count = c->result_outputs;
+  g.write_count = 0;
   const Graph *d = gr_dce(&s->scratch, &g);
   bool *used = ARENA_ARRAY(&s->scratch, bool, d->node_count + 1);
   for (size_t i = 0; i < d->output_count; i++) used[d->outputs[i].node] = true;

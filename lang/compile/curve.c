@@ -93,9 +93,8 @@ static Tensor *zeros_like(Session *s, const Graph *g, Val v, const int64_t *env)
   const Type *t = gr_type(g, v);
   int64_t dim[CKL_MAX_RANK] = {0};
   for (int k = 0; k < t->rank; k++) dim_eval(g->dims, t->dim[k], env, NULL, &dim[k]);
-  Tensor *x = tn_new(&s->mem, DEV_CPU, (DType)t->dtype, t->rank, dim);
+  Tensor *x = tn_zeros(&s->mem, DEV_CPU, (DType)t->dtype, t->rank, dim);
   value_pool_tensors(s, &x, 1);
-  memset(tn_data(x), 0, (size_t)tn_bytes(x));
   return x;
 }
 
@@ -291,16 +290,22 @@ static void print_way(const CurveTable *t, size_t i, Buf *out) {
 /* ---- the drawing: memory to the right, work upwards */
 enum { HIGH = 12, WIDE = 56 };
 
+/* Where plan i is, from 0 to 1. */
+static void place_of(const CurveTable *t, size_t i, double *x, double *y) {
+  double left = (double)t->rows[0].figures.peak;
+  double right = (double)t->rows[t->curve.count - 1].figures.peak, most = t->rows[0].work;
+  *x = right > left ? ((double)t->rows[i].figures.peak - left) / (right - left) : 0.5;
+  *y = most > 1 ? (t->rows[i].work - 1) / (most - 1) : 0;
+}
+
 static void print_drawing(const CurveTable *t, Buf *out) {
   char at[HIGH][WIDE + 1];
   size_t n = t->curve.count;
   if (n < 3) return;
   memset(at, ' ', sizeof at);
-  double left = (double)t->rows[0].figures.peak, right = (double)t->rows[n - 1].figures.peak;
-  double high = t->rows[0].work;
   for (size_t i = 0; i < n; i++) {
-    double x = right > left ? ((double)t->rows[i].figures.peak - left) / (right - left) : 0;
-    double y = high > 1 ? (t->rows[i].work - 1) / (high - 1) : 0;
+    double x, y;
+    place_of(t, i, &x, &y);
     size_t col = (size_t)(x * (WIDE - 1) + 0.5), row = (size_t)(y * (HIGH - 1) + 0.5);
     at[HIGH - 1 - row][col] = i == t->curve.knee ? '*' : 'o';
   }
@@ -310,7 +315,7 @@ static void print_drawing(const CurveTable *t, Buf *out) {
     while (len && at[row][len - 1] == ' ') len--;
     at[row][len] = 0;
     if (row == 0 || row == HIGH - 1)
-      buf_printf(out, "%7.3f |%s%s\n", row ? 1.0 : high, len ? " " : "", at[row]);
+      buf_printf(out, "%7.3f |%s%s\n", row ? 1.0 : t->rows[0].work, len ? " " : "", at[row]);
     else
       buf_printf(out, "%7s |%s%s\n", row == 1 ? "work" : "", len ? " " : "", at[row]);
   }
@@ -333,15 +338,13 @@ static const char *drawing_svg(const CurveTable *t) {
              "<text x=\"%.0f\" y=\"20\">work against peak: %s</text>\n"
              "<path d=\"M%.0f 40V%.0fH%.0f\" fill=\"none\" stroke=\"black\"/>\n",
              wide, high, edge, t->c->name, edge, high - edge, wide - 20);
-  double left = (double)t->rows[0].figures.peak, right = (double)t->rows[n - 1].figures.peak;
-  double most = t->rows[0].work;
   Buf line, points;
   buf_init_arena(&line, &t->c->s->scratch);
   buf_init_arena(&points, &t->c->s->scratch);
   for (size_t i = 0; i < n; i++) {
     const Row *r = &t->rows[i];
-    double x = right > left ? ((double)r->figures.peak - left) / (right - left) : 0.5;
-    double y = most > 1 ? (r->work - 1) / (most - 1) : 0;
+    double x, y;
+    place_of(t, i, &x, &y);
     x = edge + 10 + x * (wide - edge - 40);
     y = high - edge - 10 - y * (high - edge - 60);
     bool knee = i == t->curve.knee;
@@ -357,7 +360,7 @@ static const char *drawing_svg(const CurveTable *t) {
              report_number(t->c->s, t->rows[0].figures.peak));
   buf_printf(&b, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"end\">%s bytes</text>\n", wide - 20,
              high - edge + 20, report_number(t->c->s, t->rows[n - 1].figures.peak));
-  buf_printf(&b, "<text x=\"10\" y=\"50\">%.3f</text>\n", most);
+  buf_printf(&b, "<text x=\"10\" y=\"50\">%.3f</text>\n", t->rows[0].work);
   buf_printf(&b, "<text x=\"10\" y=\"%.0f\">1.000</text>\n</svg>\n", high - edge - 6);
   return b.s;
 }

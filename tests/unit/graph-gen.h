@@ -36,10 +36,8 @@ typedef struct Gen {
 } Gen;
 
 static unsigned gen_rnd(Gen *x, unsigned n) {
-  x->rng ^= x->rng << 13;
-  x->rng ^= x->rng >> 7;
-  x->rng ^= x->rng << 17;
-  return n ? (unsigned)(x->rng >> 33) % n : 0;
+  uint64_t drawn = tap_random(&x->rng);
+  return n ? (unsigned)(drawn >> 33) % n : 0;
 }
 
 /* `zero`: sizes may be 0. Odd seeds have different sizes. */

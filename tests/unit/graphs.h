@@ -94,13 +94,9 @@ static TAP_UNUSED Tensor *drawn(Env *v, const Graph *g, size_t i, double (*next)
   return x;
 }
 
-/* Small deterministic generator (xorshift, Marsaglia 2003): uniform in [-1, 1). */
+/* Uniform in [-1, 1). */
 static TAP_UNUSED double uniform(void *state) {
-  uint64_t *s = state;
-  *s ^= *s << 13;
-  *s ^= *s >> 7;
-  *s ^= *s << 17;
-  return (double)(*s >> 11) * (2.0 / 9007199254740992.0) - 1;
+  return (double)(tap_random(state) >> 11) * (2.0 / 9007199254740992.0) - 1;
 }
 
 static TAP_UNUSED bool run(Env *v, const Graph *g, Tensor *const *in, Tensor **out) {

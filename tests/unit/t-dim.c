@@ -223,10 +223,7 @@ static void t_nonneg(void) {
 
 static uint64_t state = 88172645463325252u;
 static unsigned rnd(unsigned n) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)(state >> 33) % n;
+  return (unsigned)(tap_random(&state) >> 33) % n;
 }
 
 /* A random dim and its value, computed beside it. */

@@ -23,10 +23,7 @@ static bool as_code, each_as_code; /* this case too; all of them */
 static uint64_t seed = 88172645463325252u;
 
 static int64_t pick(int64_t lo, int64_t hi) {
-  seed ^= seed << 13;
-  seed ^= seed >> 7;
-  seed ^= seed << 17;
-  return lo + (int64_t)(seed >> 11) % (hi - lo + 1);
+  return lo + (int64_t)(tap_random(&seed) >> 11) % (hi - lo + 1);
 }
 
 /* Everything of a graph that is not a view goes into the one group around `root`; its outputs are

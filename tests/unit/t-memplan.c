@@ -8,10 +8,7 @@ static Arena arena;
 static uint64_t state;
 
 static uint32_t rnd(uint32_t n) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (uint32_t)(state >> 33) % n;
+  return (uint32_t)(tap_random(&state) >> 33) % n;
 }
 
 /* Values as functions make them: few sizes, some alive until a backward comes back to them. */

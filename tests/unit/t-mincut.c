@@ -7,10 +7,7 @@ static Arena arena;
 
 static uint64_t state = 88172645463325252u;
 static unsigned rnd(unsigned n) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)(state >> 33) % n;
+  return (unsigned)(tap_random(&state) >> 33) % n;
 }
 
 typedef struct Arc {

@@ -10,10 +10,7 @@
 
 static uint64_t state = 88172645463325252u;
 static unsigned rnd(unsigned n) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)(state >> 33) % n;
+  return (unsigned)(tap_random(&state) >> 33) % n;
 }
 
 enum { MOST_FREE = 11, PLANS = 1 << MOST_FREE, RUNGS = 64, MOST_NODES = 80 };

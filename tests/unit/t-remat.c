@@ -272,12 +272,16 @@ static int results_agree(const Graph *g) {
   return several;
 }
 
+static void start_case(void) {
+  arena_free(&arena);
+  arena_init(&arena, &mem);
+  names = names_new(&arena);
+}
+
 static void t_random(void) {
   int cases = 0, copies = 0, several = 0, what[4] = {0};
   for (uint64_t seed = 1; seed <= 1500; seed++) {
-    arena_free(&arena);
-    arena_init(&arena, &mem);
-    names = names_new(&arena);
+    start_case();
     Case c;
     GErr e;
     if (!make_case(&c, seed) || !c.whole->blocks) continue;
@@ -312,9 +316,7 @@ static void t_pieces(void) {
   enum { PLANS = 12 };
   int plans = 0, deep = 0, several = 0;
   for (uint64_t seed = 1; seed <= 1500; seed++) {
-    arena_free(&arena);
-    arena_init(&arena, &mem);
-    names = names_new(&arena);
+    start_case();
     Case c;
     GErr e;
     one_block = seed % 5 == 0;
@@ -356,9 +358,7 @@ static void t_pieces(void) {
 static void t_joint(void) {
   int cases = 0;
   for (uint64_t seed = 1; seed <= 400; seed++) {
-    arena_free(&arena);
-    arena_init(&arena, &mem);
-    names = names_new(&arena);
+    start_case();
     Case c;
     GErr e;
     Prov at;

@@ -12,10 +12,7 @@ static Arena arena;
 
 static uint64_t state = 88172645463325252u;
 static int64_t rnd(int64_t n) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (int64_t)(state >> 33) % n;
+  return (int64_t)(tap_random(&state) >> 33) % n;
 }
 
 typedef struct Point {

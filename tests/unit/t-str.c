@@ -10,10 +10,8 @@
 
 static uint64_t seed = 88172645463325252u;
 
-static uint64_t draw(void) { /* xorshift64 */
-  seed ^= seed << 13;
-  seed ^= seed >> 7;
-  return seed ^= seed << 17;
+static uint64_t draw(void) {
+  return tap_random(&seed);
 }
 
 /* ---- buffers */

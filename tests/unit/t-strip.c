@@ -277,10 +277,7 @@ static void run_case(const Case *c, uint64_t seed, bool code) {
 static uint64_t state = 88172645463325252u;
 
 static int pick(int lo, int hi) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return lo + (int)(state >> 11 & 0xffffff) % (hi - lo + 1);
+  return lo + (int)(tap_random(&state) >> 11 & 0xffffff) % (hi - lo + 1);
 }
 
 static Case any(int most) {

@@ -128,13 +128,8 @@ def work_of(text):
 
 
 def main():
-    words = sys.argv[1:]
-    sizes = {k: int(v) for k, v in (w.split("=") for w in words if "=" in w)}
-    wanted = [w for w in words if w in programs.SIZES] or list(programs.SIZES)
-    for name in wanted:
-        s = {**programs.SIZES[name], **{k: v for k, v in sizes.items() if k in programs.SIZES[name]}}
+    for name, s, root in programs.chosen(sys.argv[1:]):
         ps, inputs, loss = globals()[name](s)
-        root = round(math.sqrt(s.get("layers", s.get("time", 1))))
         plans = [("jit", lambda f: f, 1), ("remat per layer, nothing saved",
                                            lambda f: jax.checkpoint(f, policy=P.nothing_saveable), 1),
                  ("remat per layer, dots saved",

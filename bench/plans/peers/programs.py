@@ -11,6 +11,15 @@ SIZES = {
 }
 
 
+def chosen(words):
+    """The programs and sizes that the command line asks for, each as (name, sizes, root): plans
+    take layers, or steps in time, one by one or `root` together."""
+    sizes = {k: int(v) for k, v in (w.split("=") for w in words if "=" in w)}
+    for name in [w for w in words if w in SIZES] or list(SIZES):
+        s = {**SIZES[name], **{k: v for k, v in sizes.items() if k in SIZES[name]}}
+        yield name, s, round(math.sqrt(s.get("layers", s.get("time", 1))))
+
+
 def wave(shape, k, scale=1.0, base=0.0):
     """`wave` of bench/common.ckl."""
     i = np.arange(math.prod(shape), dtype=np.float64)

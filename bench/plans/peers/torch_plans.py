@@ -201,12 +201,8 @@ def measure(step, params, compiled):
 
 def main():
     words = sys.argv[1:]
-    sizes = {k: int(v) for k, v in (w.split("=") for w in words if "=" in w)}
-    wanted = [w for w in words if w in programs.SIZES] or list(programs.SIZES)
-    for name in wanted:
-        s = {**programs.SIZES[name], **{k: v for k, v in sizes.items() if k in programs.SIZES[name]}}
+    for name, s, root in programs.chosen(words):
         params, loss = globals()[name](s)
-        root = round(math.sqrt(s.get("layers", s.get("time", 1))))
         plans = [("eager", plain, 1), ("checkpoint per layer", layer, 1),
                  ("selective, products saved", selective, 1)]
         if root > 1:
