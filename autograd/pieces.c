@@ -115,17 +115,17 @@ static void each_place(Chain *c, Place *at) {
   /* No place is inside of an inner block: from its first node to its last. */
   size_t blocks = g->blocks->count;
   uint32_t *lo = ARENA_ARRAY(c->a, uint32_t, blocks + 1),
-           *hi = ARENA_ARRAY(c->a, uint32_t, blocks + 1);
+           *end = ARENA_ARRAY(c->a, uint32_t, blocks + 1);
   for (uint32_t k = 0; k < c->count; k++) {
     uint32_t id = rm_home(g, c->body[k]);
     while (id != c->block && gr_block_at(g, id)->parent != c->block)
       id = gr_block_at(g, id)->parent;
     if (id == c->block) continue;
-    if (!hi[id]) lo[id] = k;
-    hi[id] = k;
+    if (!end[id]) lo[id] = k;
+    end[id] = k + 1;
   }
   for (size_t id = 1; id <= blocks; id++)
-    for (uint32_t k = lo[id] + 1; k <= hi[id]; k++) at[k].inside = true;
+    for (uint32_t k = lo[id] + 1; k < end[id]; k++) at[k].inside = true;
 }
 
 /* Whether fewer bytes cross at x than at y; what the gradient keeps anyway counts half. */

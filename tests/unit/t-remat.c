@@ -353,6 +353,43 @@ static void t_pieces(void) {
   check_int(deep, >, 50);
 }
 
+/* How many plans in pieces there are for three layers in a block, the first two of which may be in
+ * one of their own. A layer gives a row of sums. */
+static size_t plans_of_layers(bool inner) {
+  Env v;
+  env_open(&v);
+  Graph *g = new_graph(&v);
+  B b = {.g = g};
+  Val x = input(&v, g, DT_F32, 2, 64, 64), dx, h = VAL_NONE;
+  uint32_t outer = gr_block(g, (Block){.budget = -1, .text = ""});
+  uint32_t in = inner ? gr_block(g, (Block){.budget = -1, .text = "", .parent = outer}) : outer;
+  for (int k = 0; k < 3; k++) {
+    g->at.region = k < 2 ? in : outer;
+    Val row = b_sum(&b, k ? b_un(&b, OP_EXP, b_un(&b, OP_SIN, x)) : x, 1, (int64_t[]){1});
+    h = k ? b_bin(&b, OP_MUL, h, row) : row;
+  }
+  g->at = (Prov){.origin = -1};
+  Val loss = b_sum(&b, h, 1, (int64_t[]){0}), one = gr_const_f(g, DT_F32, DEV_CPU, 1);
+  check(vjp(g, 1, &loss, &one, 1, &x, &dx));
+  gr_output(g, loss);
+  gr_output(g, dx);
+  uint8_t *leaf = ARENA_ARRAY(&v.arena, uint8_t, g->type_count + 1);
+  rm_all(g, CHOICE_SAVE, leaf);
+  RmPlan plan[8];
+  Arena scratch;
+  arena_init(&scratch, &v.mem);
+  static const int64_t no_sizes[1] = {0};
+  size_t count = rm_pieces(&v.arena, &scratch, g, no_sizes, NULL, leaf, true, 8, plan);
+  arena_free(&scratch);
+  env_close(&v);
+  return count;
+}
+
+static void t_whole(void) {
+  check_size(plans_of_layers(false), >, 0);
+  check_size(plans_of_layers(true), ==, 0);
+}
+
 /* ---- joint graphs */
 
 static void t_joint(void) {
@@ -578,6 +615,7 @@ static void all(void *ud) {
   (void)ud;
   TEST(t_random(), "random graphs: gradients keep every bit, and what is kept was to be");
   TEST(t_pieces(), "random graphs: run again in pieces, gradients keep every bit");
+  TEST(t_whole(), "a block is not cut within a block at its start");
   TEST(t_joint(), "joint graphs with carries and any choice: halves give what the whole gives");
 }
 
