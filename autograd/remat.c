@@ -109,13 +109,17 @@ void rm_written(const Graph *g, uint8_t *choice) {
     uint8_t c = top ? choice_in(g, n, top) : CHOICE_FREE;
     for (uint32_t k = 0; k < node->result_count; k++) choice[node->result0 + k] = c;
   }
-  /* A view is kept if its base is. */
+  /* A view is kept if its base is. It is away if its base is: a view of what the block does not
+   * compute, such as an input, stays. */
   for (uint32_t n = (uint32_t)g->node_count; n-- > 0;) {
     const GNode *node = &g->nodes[n];
-    if (!rm_is_view(g, n) || node->op == OP_SLICE || choice[node->result0] != CHOICE_SAVE) continue;
+    if (!rm_is_view(g, n) || node->op == OP_SLICE) continue;
     Val v = gr_operand(g, n, 0);
-    if (rm_home(g, v.node) && choice[rm_slot(g, v)] != CHOICE_OFFLOAD)
-      choice[rm_slot(g, v)] = CHOICE_SAVE;
+    uint8_t c = choice[node->result0], *base = &choice[rm_slot(g, v)];
+    if (c == CHOICE_SAVE && rm_home(g, v.node) && *base != CHOICE_OFFLOAD) *base = CHOICE_SAVE;
+    if (c != CHOICE_OFFLOAD || rm_never(g, n)) continue;
+    if (rm_home(g, v.node) == rm_home(g, n) && *base != CHOICE_SAVE) *base = CHOICE_OFFLOAD;
+    choice[node->result0] = CHOICE_FREE;
   }
 }
 
