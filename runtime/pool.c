@@ -13,23 +13,21 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "runtime/thread.h"
 
 enum {
   LINE = 64,
   SPINS = 2000,            /* pauses before a thread sleeps if no program runs: about 50 us */
   SCOPE_NS = 20 * 1000000, /* nanoseconds while one runs: longer than the time between two loops */
-  STACK = 1 << 20,
   /* in Pool.state: the bits below count the threads inside; this bit and those above are the number
    * of the loop, odd while the loop is open */
   OPEN = 1 << 16,
@@ -66,11 +64,10 @@ struct Pool {
   _Alignas(LINE) Mem *mem;
   void *block; /* where the pool was allocated */
   size_t block_size;
-  int threads;          /* wanted, including the caller */
-  int started;          /* running workers */
-  bool tried;           /* starting them was tried */
-  volatile char *alive; /* a page that a fork wipes: 1 in the process that has the threads */
-  pid_t pid;            /* that process, if there is no such page */
+  int threads; /* wanted, including the caller */
+  int started; /* running workers */
+  bool tried;  /* starting them was tried */
+  ThreadHome home;
   Worker *workers;
 };
 
@@ -228,30 +225,15 @@ static void *live(void *ud) {
   }
 }
 
-/* Starts the workers. They block all signals, so that threads of the host get them. Fewer threads
- * than wanted are fine. */
+/* Starts the workers. Fewer than wanted are fine. */
 static void start(Pool *p) {
-  sigset_t all, old;
-  pthread_attr_t attr;
   p->tried = true;
-  p->pid = getpid();
-  if (p->alive) *p->alive = 1;
-  if (pthread_attr_init(&attr)) return;
-  pthread_attr_setstacksize(&attr, STACK);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  thread_home_set(&p->home);
   for (int i = 0; i < p->threads - 1; i++) {
     p->workers[i] = (Worker){.pool = p, .number = i + 1};
-    if (pthread_create(&p->workers[i].id, &attr, live, &p->workers[i])) break;
+    if (!thread_start(&p->workers[i].id, live, &p->workers[i])) break;
     p->started++;
   }
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  pthread_attr_destroy(&attr);
-}
-
-/* False in a child of the process that started the threads. */
-static bool here(const Pool *p) {
-  return p->alive ? *p->alive != 0 : getpid() == p->pid;
 }
 
 /* ---- the caller */
@@ -282,7 +264,8 @@ bool pool_run(Pool *p, PoolFn f, void *ud, int64_t n, int64_t chunk, const Inter
   /* ranges end at multiples of a chunk that may lie past n */
   if (n > INT64_MAX / 2 || chunk > n) chunk = n;
   if (p->threads > 1 && n > chunk && !p->tried) start(p);
-  if (!p->started || n <= chunk || !here(p)) return serial(f, ud, n, chunk, interrupt);
+  if (!p->started || n <= chunk || !thread_home_is_here(&p->home))
+    return serial(f, ud, n, chunk, interrupt);
 
   p->f = f;
   p->ud = ud;
@@ -315,16 +298,6 @@ int pool_threads(const Pool *p) {
 
 /* ---- life */
 
-static volatile char *wiped_page(void) {
-#ifdef MADV_WIPEONFORK
-  void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return NULL;
-  if (!madvise(page, 4096, MADV_WIPEONFORK)) return page;
-  munmap(page, 4096);
-#endif
-  return NULL;
-}
-
 /* Allocates one block: the pool, a range for each thread, both on cache lines, and the workers. */
 Pool *pool_open(Mem *m, int threads) {
   if (threads < 1) threads = pool_default_threads();
@@ -340,17 +313,16 @@ Pool *pool_open(Mem *m, int threads) {
   p->threads = threads;
   p->range = (Range *)(p + 1);
   p->workers = (Worker *)(p->range + count);
-  if (threads > 1) p->alive = wiped_page();
   return p;
 }
 
 void pool_close(Pool *p) {
   if (!p) return;
-  if (p->started && here(p)) {
+  if (p->started && thread_home_is_here(&p->home)) {
     atomic_store(&p->quit, true);
     wake_all(p);
     for (int i = 0; i < p->started; i++) pthread_join(p->workers[i].id, NULL);
   }
-  if (p->alive) munmap((void *)p->alive, 4096);
+  thread_home_free(&p->home);
   mem_free(p->mem, p->block, p->block_size);
 }
