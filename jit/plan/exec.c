@@ -36,6 +36,7 @@ typedef struct Exec {
   struct Told *told; /* results of host calls; NULL: the function has no host calls */
   size_t retold;
   size_t made, dropped; /* of Plan.makes and drops: those that are done */
+  size_t begun, ended;  /* of Bound.begins and ends */
   bool lost;            /* an input is gone */
   bool last;            /* the last phase: nothing fails, and an interrupt waits */
   Account *account;
@@ -161,6 +162,13 @@ static Tensor *dense_view(Mem *m, const Tensor *of, int rank, const int64_t *dim
   return tn_view(m, of, rank, dim, stride, of->offset);
 }
 
+/* A tensor of the evaluator, as soon as it is filled. */
+static Tensor *held(const Exec *x, uint32_t i) {
+  uint32_t by = x->f->plan->helds[i].filled;
+  if (by != NO_TRANSFER) mover_wait(x->f->j->mover, x->f->copy[by]);
+  return x->f->helds[i];
+}
+
 /* Returns a new reference to a tensor of v for the evaluator, before this step. If v is not in
  * memory, its node computes it. NULL with x->e. */
 static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
@@ -182,7 +190,7 @@ static Tensor *tensor_of(Exec *x, Val v, uint32_t step) {
     if (!r) no_memory(x);
     return r;
   }
-  case PLACE_HELD: return tn_ref(x->f->helds[at.index]);
+  case PLACE_HELD: return tn_ref(held(x, at.index));
   case PLACE_ARENA: {
     int64_t dim[CKL_MAX_RANK];
     if (value_dims(x, v, dim))
@@ -220,10 +228,57 @@ static bool in_arena(const Tensor *t) {
   return t->store->foreign_free == of_arena;
 }
 
+/* ---- copies of offloaded values (transfer.c) */
+
+/* Begins to copy a value that leaves the arena. */
+static bool send(Exec *x, const Step *s) {
+  const Plan *p = x->f->plan;
+  Val v = {s->node, 0};
+  int64_t dim[CKL_MAX_RANK];
+  const Type *t = gr_type(p->g, v);
+  uint32_t held = p->place[plan_index(p->g, v)].index, slot = p->transfers[s->transfer].slot;
+  Tensor *r = NULL;
+  if (value_dims(x, v, dim)) r = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+  if (!r) return no_memory(x);
+  x->f->helds[held] = r;
+  x->f->root[1 + p->g->input_count + p->result_count + held] = tn_data(r);
+  x->f->copy[s->transfer] =
+      mover_begin(x->f->j->mover, tn_data(r), x->arena + x->b->offset[slot], (size_t)tn_bytes(r));
+  return true;
+}
+
+/* Before this step values that leave have left. */
+static void end_copies(Exec *x, uint32_t step) {
+  const Bound *b = x->b;
+  for (; x->ended < b->end_count && b->ends[x->ended].step <= step; x->ended++)
+    mover_wait(x->f->j->mover, x->f->copy[b->ends[x->ended].index]);
+}
+
+/* From this step on values can come back. */
+static void begin_copies(Exec *x, uint32_t step) {
+  const Plan *p = x->f->plan;
+  const Bound *b = x->b;
+  for (; x->begun < b->begin_count && b->begins[x->begun].step <= step; x->begun++) {
+    uint32_t i = b->begins[x->begun].index;
+    const Transfer *t = &p->transfers[i];
+    Val v = gr_operand(p->g, p->steps[t->step].node, 0);
+    Place at = p->place[plan_index(p->g, v)];
+    const Tensor *from = at.kind == PLACE_HELD ? held(x, at.index) : x->in[at.index];
+    x->f->begun[i] = tn_is_contiguous(from);
+    if (!x->f->begun[i]) continue;
+    x->f->copy[i] = mover_begin(x->f->j->mover, x->arena + b->offset[t->slot], tn_data(from),
+                                (size_t)tn_bytes(from));
+  }
+}
+
 /* Fetches a value that was moved away to its place in the arena. */
 static bool fetch(Exec *x, const Step *s) {
   const Graph *g = x->f->plan->g;
   uint32_t step = (uint32_t)(s - x->f->plan->steps);
+  if (s->transfer != NO_TRANSFER && x->f->begun[s->transfer]) {
+    mover_wait(x->f->j->mover, x->f->copy[s->transfer]);
+    return true;
+  }
   Tensor *from = tensor_of(x, gr_operand(g, s->node, 0), step);
   Tensor *to = from ? tensor_of(x, (Val){s->node, 0}, step + 1) : NULL;
   if (to) tn_gather(from, 0, tn_count(from), tn_data(to));
@@ -263,6 +318,7 @@ static bool run_node(Exec *x, const Step *s) {
   const GNode *n = &p->g->nodes[s->node];
   Mem *m = x->c->mem;
   if (n->op == OP_PLACE && p->place[n->result0].kind != PLACE_HELD) return fetch(x, s);
+  if (s->transfer != NO_TRANSFER) return send(x, s);
   size_t mark = mem_pool_mark(m), all = n->operand_count + n->result_count;
   size_t bytes = sizeof(Args) + all * sizeof(Tensor *);
   Args *a = mem_need(m, NULL, 0, bytes);
@@ -364,6 +420,7 @@ static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
 static void run_release(void *obj) {
   JitFn *f = obj;
   const Plan *p = f->plan;
+  mover_wait_all(f->j->mover);
   for (size_t i = 0; i < p->g->input_count; i++) {
     tn_unref(f->dense[i]);
     f->dense[i] = NULL;
@@ -596,7 +653,7 @@ static void note_time(const Exec *x, size_t step, double seconds) {
 static void poison_dead(const Exec *x, uint32_t step) {
   const Plan *p = x->f->plan;
   for (size_t i = 0; i < p->slot_count; i++) {
-    if (p->slots[i].first == UINT32_MAX || p->slots[i].last != step) continue;
+    if (p->slots[i].first == UINT32_MAX || x->b->last[i] != step) continue;
     memset(x->arena + x->b->offset[i], POISON, (size_t)x->b->bytes[i]);
   }
 }
@@ -665,13 +722,17 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   size_t stored = 0;
   Outcome o = RUN_OK;
   memset(f->gone, 0, p->g->input_count);
+  memset(f->begun, 0, p->transfer_count * sizeof *f->begun);
   if (!prepare(x)) return RUN_NO_ROOM;
   if (f->j->config.check) memset(x->arena, POISON, (size_t)x->b->arena_bytes);
   for (uint32_t i = 0; i <= p->step_count && o == RUN_OK; i++) {
     if (i > 0) o = run_step(x, i - 1, &st);
+    end_copies(x, i);
+    if (i == p->tail) mover_wait_all(f->j->mover);
     if (p->store_count && o == RUN_OK && i == p->tail) o = begin_last(x, out);
     if (x->last) store_values(x, i, &stored);
     if (f->j->config.check && i > 0) poison_dead(x, i - 1);
+    if (o == RUN_OK) begin_copies(x, i);
   }
   if (x->last && f->j->engine) eng_hold(f->j->engine, false);
   if (o == RUN_OK && !x->last && !give(x, out)) o = RUN_ERROR;

@@ -48,6 +48,7 @@ void jit_close(Jit *j) {
   if (--j->rc > 0) return;
   mem_free(j->mem, j->blocks, j->block_count * sizeof *j->blocks);
   if (j->engine) eng_close(j->engine);
+  mover_close(j->mover);
   mem_free(j->mem, j, sizeof *j);
 }
 
@@ -60,7 +61,12 @@ Engine *jit_engine(Jit *j) {
 }
 
 JitCount jit_count(const Jit *j) {
-  return j->count;
+  JitCount c = j->count;
+  MoverCount moved = mover_count(j->mover);
+  c.moved = moved.bytes;
+  c.move_seconds = moved.copy_seconds;
+  c.wait_seconds = moved.wait_seconds;
+  return c;
 }
 
 /* ---- compiling */
@@ -203,6 +209,12 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   f->gone = ARENA_ARRAY(a, bool, inputs + 1);
   f->results = ARENA_ARRAY(a, Tensor *, p->result_count + 1);
   f->helds = ARENA_ARRAY(a, Tensor *, p->held_count + 1);
+  if (p->transfer_count && !j->mover) {
+    int threads = j->config.engine.threads ? j->config.engine.threads : pool_default_threads();
+    j->mover = mover_open(m, j->config.check ? 1 : MOVER_LEAST, threads < 2);
+  }
+  f->copy = ARENA_ARRAY(a, uint64_t, p->transfer_count + 1);
+  f->begun = ARENA_ARRAY(a, bool, p->transfer_count + 1);
   f->stored = ARENA_ARRAY(a, Tensor *, p->store_count + 1);
   if (j->config.profile) f->times = ARENA_ARRAY(a, struct StepTime, p->step_count + 1);
   f->regions = ARENA_ARRAY(a, JitFn *, p->g->region_count + 1);

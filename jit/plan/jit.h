@@ -122,8 +122,10 @@ typedef struct JitCount {
   int64_t reruns;    /* whole graphs run again by the evaluator for the message of an error */
   int64_t copied;    /* inputs made contiguous */
   int64_t plans;     /* made: with kernels, without code */
-  /* making plans, and finding or making code */
-  double plan_seconds, code_seconds;
+  int64_t moved;     /* bytes of offloaded values, both ways */
+  /* making plans, and finding or making code; copies of offloaded values, on whatever thread, and
+   * what the session spent in them */
+  double plan_seconds, code_seconds, move_seconds, wait_seconds;
 } JitCount;
 JitCount jit_count(const Jit *j);
 

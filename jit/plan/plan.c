@@ -433,7 +433,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
       Place *at = &p->place[plan_index(g, v)];
       if (held) {
         *at = (Place){PLACE_HELD, (uint32_t)p->held_count};
-        VEC_PUSH(a, p->helds, p->held_count, p->held_cap, ((Held){v, 0}));
+        VEC_PUSH(a, p->helds, p->held_count, p->held_cap, ((Held){v, 0, NO_TRANSFER}));
         continue;
       }
       *at = (Place){PLACE_ARENA, (uint32_t)p->slot_count};
@@ -452,6 +452,7 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   memset(p->result_first, 0xff, p->result_count * sizeof *p->result_first);
   lifetimes(p);
   dues(p);
+  transfer_find(p);
   p->forward_end = forward_end(p, temp);
   if (a->mem->check) plan_check(p, temp);
   return p;

@@ -12,6 +12,7 @@
 
 #include "jit/plan/jit.h"
 #include "jit/lower/lower.h"
+#include "runtime/mover.h"
 
 /* ---- fuse.c */
 typedef struct Groups {
@@ -82,8 +83,10 @@ typedef struct Slot { /* memory in the arena: a value, or a panel */
 
 typedef struct Held {
   Val v;
-  uint32_t last; /* step after which it is released; UINT32_MAX: at the end */
+  uint32_t last;   /* step after which it is released; UINT32_MAX: at the end */
+  uint32_t filled; /* by this copy of Plan.transfers; NO_TRANSFER: by its step */
 } Held;
+enum { NO_TRANSFER = UINT32_MAX };
 
 typedef struct Due { /* a step, and the input or result that it ends or begins */
   uint32_t step, index;
@@ -97,6 +100,17 @@ typedef struct Store {
   uint32_t at; /* before this step: v is made, and nothing reads the input any more */
 } Store;
 
+/* A copy between the arena and the memory of a value that is offloaded. Other steps run while it is
+ * made: a value that leaves stays in the arena until it is copied, one that comes back gets its
+ * place before it is needed. Bound has the times. */
+typedef struct Transfer {
+  uint32_t step; /* begins the copy of a value that leaves, ends that of one that comes back */
+  uint32_t slot;
+  uint32_t limit; /* a value that leaves: before this step it is copied, or its memory is written.
+                     One that comes back: from this step on it can */
+  bool leaves;
+} Transfer;
+
 typedef enum StepKind { STEP_KERNEL, STEP_NODE } StepKind;
 typedef struct Step {
   uint8_t kind;
@@ -109,6 +123,7 @@ typedef struct Step {
    * nobody else holds it when the function runs. */
   bool moved;
   Place from;
+  uint32_t transfer; /* NODE: in Plan.transfers, or NO_TRANSFER */
 } Step;
 
 typedef struct Plan {
@@ -136,6 +151,8 @@ typedef struct Plan {
   Due *makes; /* each result with the step before which it is made, by steps */
   Due *drops; /* inputs with the step after which nothing reads them, by steps */
   size_t drop_count;
+  Transfer *transfers; /* by steps */
+  size_t transfer_count, transfer_cap;
   Store *stores;
   size_t store_count, store_cap;
   bool *is_store; /* per output */
@@ -144,12 +161,20 @@ typedef struct Plan {
   uint32_t forward_end; /* the last step that computes a value for a backward node, or UINT32_MAX */
 } Plan;
 
+typedef struct Bound Bound; /* bind.c */
+
 /* The plan lives in `a`. `temp` holds working memory, which the caller frees. `env` holds typical
  * sizes, or is NULL. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
                 bool apart);
 /* A lower bound of the arena of such a plan, from values without panels. 0: not known. */
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
+/* ---- transfer.c */
+void transfer_find(Plan *p);
+/* Sets the times of b's transfers and stretches the items of their slots where the arena has room
+ * for that; items[k] is slot of[k], placed. */
+void transfer_bind(const Plan *p, Bound *b, const int64_t *env, MemItem *items, const uint32_t *of,
+                   size_t n);
 /* ---- plan_check.c: both throw by mem_bug if a law of plans does not hold */
 void plan_check(const Plan *p, Arena *temp);
 /* Checks the offsets that memplan set, in an arena of `arena` bytes. */
@@ -180,7 +205,6 @@ typedef struct BoundLaunch {
   int64_t iterations, work, local_bytes, bytes;
 } BoundLaunch;
 
-typedef struct Bound Bound;
 struct Bound {
   Bound *next;
   int64_t *env;
@@ -191,6 +215,9 @@ struct Bound {
   int64_t *dims;  /* of inputs, then of results: CKL_MAX_RANK each */
   BoundLaunch *launches;
   int64_t *offset, *bytes; /* per slot of the plan, in the arena */
+  uint32_t *first, *last;  /* per slot: the steps in which it has its place, Slot's or more */
+  Due *begins, *ends;      /* transfers before a step, by steps: come back from now on, have left */
+  size_t begin_count, end_count;
   int64_t arena_bytes, local_bytes, result_bytes;
   int64_t live_bytes, panel_bytes; /* most of the arena in use at once; panels within it */
   int64_t saved_bytes;             /* in use at forward_end, for later steps */
@@ -218,6 +245,7 @@ struct Jit {
   Mem *mem;
   JitConfig config;
   Engine *engine; /* NULL: kernels are walked */
+  Mover *mover;   /* NULL: nothing was offloaded yet */
   const EngTarget *target;
   JitFn *fns;
   JitCount count;
@@ -260,6 +288,8 @@ struct JitFn {
   Tensor **dense; /* inputs made contiguous, else NULL */
   bool *gone;     /* inputs that this run gave back */
   Tensor **results, **helds;
+  uint64_t *copy;  /* per transfer: number of the mover's copy; 0: made, or not begun */
+  bool *begun;     /* per transfer */
   Tensor **stored; /* per store: a new tensor; NULL: the value takes the place of the input */
   void *room;      /* of kernels that are walked in the last phase */
   size_t room_bytes;

@@ -17,6 +17,7 @@ typedef struct Walk {
   uint32_t *drop;             /* per input: the step after which it may be gone */
   uint32_t *store;            /* per input: the step before which it may be overwritten */
   uint32_t *make;             /* per result: the step before which it is made */
+  uint32_t *copied;           /* per slot: the step before which it is not written */
 } Walk;
 
 static _Noreturn void broken(const Walk *w, Val v, uint32_t step, const char *what) {
@@ -64,6 +65,8 @@ static void alive(const Walk *w, Place at, Val v, uint32_t step) {
 
 static void write_to(const Walk *w, Place at, Val v, uint32_t step) {
   alive(w, at, v, step);
+  if (at.kind == PLACE_ARENA && step < w->copied[at.index])
+    broken(w, v, step, "is written while it is copied");
   if (at.kind == PLACE_ARENA) w->slot[at.index] = true;
   if (at.kind == PLACE_RESULT) w->result[at.index] = true;
   if (at.kind == PLACE_HELD) w->held[at.index] = true;
@@ -108,6 +111,22 @@ static void kernel_step(const Walk *w, const Step *s, uint32_t step) {
     }
 }
 
+/* What comes back is there when its copy may begin, and its place is nobody's. */
+static void check_transfers(const Walk *w, uint32_t step) {
+  const Plan *p = w->p;
+  for (size_t i = 0; i < p->transfer_count; i++) {
+    const Transfer *t = &p->transfers[i];
+    const Step *s = &p->steps[t->step];
+    if (s->kind != STEP_NODE || s->transfer != i)
+      broken(w, (Val){p->groups.items[s->group].root, 0}, t->step, "is no copy");
+    Val v = gr_operand(p->g, s->node, 0);
+    if (t->leaves && t->step == step && t->limit > step) w->copied[t->slot] = t->limit;
+    if (t->leaves || t->limit != step) continue;
+    read_from(w, p->place[plan_index(p->g, v)], v, step);
+    if (p->slots[t->slot].first < t->step) broken(w, v, step, "comes back to a place in use");
+  }
+}
+
 static void node_step(const Walk *w, const Step *s, uint32_t step) {
   const Graph *g = w->p->g;
   const GNode *n = &g->nodes[s->node];
@@ -148,12 +167,14 @@ void plan_check(const Plan *p, Arena *temp) {
   w.drop = ARENA_ARRAY(temp, uint32_t, g->input_count + 1);
   w.store = ARENA_ARRAY(temp, uint32_t, g->input_count + 1);
   w.make = ARENA_ARRAY(temp, uint32_t, p->result_count + 1);
+  w.copied = ARENA_ARRAY(temp, uint32_t, p->slot_count + 1);
   for (size_t i = 0; i < g->input_count; i++) w.drop[i] = w.store[i] = UINT32_MAX;
   for (size_t i = 0; i < p->store_count; i++) w.store[p->stores[i].input] = p->stores[i].at;
   for (size_t i = 0; i < p->drop_count; i++) w.drop[p->drops[i].index] = p->drops[i].step;
   for (size_t i = 0; i < p->result_count; i++) w.make[p->makes[i].index] = p->makes[i].step;
   for (uint32_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
+    check_transfers(&w, i);
     if (s->kind == STEP_KERNEL)
       kernel_step(&w, s, i);
     else

@@ -11,19 +11,45 @@
 #include "lang/compile/tiering.h"
 #include "lang/value/handle.h"
 
-static const char *const counters[] = {
-    "nodes",        "stage",      "compile",           "values.live",   "tape.live",
-    "bytes.live",   "bytes.peak", "data.live",         "data.peak",     "sim.live",
-    "sim.peak",     "spill.live", "spill.peak",        "line",          "seed",
-    "jit.kernels",  "jit.runs",   "jit.copied",        "jit.by_node",   "jit.reruns",
-    "jit.plans",    "jit.loaded", "jit.installed",     "jit.from_disk", "jit.generated",
-    "jit.failed",   "us.code",    "backward.captures", "backward.hits", "searched",
+static const char *const counters[] = {"nodes",
+                                       "stage",
+                                       "compile",
+                                       "values.live",
+                                       "tape.live",
+                                       "bytes.live",
+                                       "bytes.peak",
+                                       "data.live",
+                                       "data.peak",
+                                       "sim.live",
+                                       "sim.peak",
+                                       "spill.live",
+                                       "spill.peak",
+                                       "line",
+                                       "seed",
+                                       "jit.kernels",
+                                       "jit.runs",
+                                       "jit.copied",
+                                       "jit.by_node",
+                                       "jit.reruns",
+                                       "jit.plans",
+                                       "jit.loaded",
+                                       "jit.installed",
+                                       "jit.from_disk",
+                                       "jit.generated",
+                                       "jit.failed",
+                                       "us.code",
+                                       "us.move",
+                                       "us.wait",
+                                       "moved",
+                                       "backward.captures",
+                                       "backward.hits",
+                                       "searched",
 #define OPCLASS(NAME, word, of, doc) of("forward." word, )
 #include "lang/names/clauses.def"
-    "forward.move",
+                                       "forward.move",
 #define OPCLASS(NAME, word, of, doc) of("backward." word, )
 #include "lang/names/clauses.def"
-    "backward.move"};
+                                       "backward.move"};
 
 static int64_t microseconds(double seconds) {
   return (int64_t)(1e6 * seconds);
@@ -71,6 +97,9 @@ int64_t counter_read(const Session *s, const char *name) {
                  eng.generated,
                  eng.failed,
                  microseconds(jit.code_seconds),
+                 microseconds(jit.move_seconds),
+                 microseconds(jit.wait_seconds),
+                 jit.moved,
                  s->count.backward_captures,
                  s->count.backward_hits,
                  s->count.searched,

@@ -19,10 +19,12 @@
 
 typedef struct Row { /* a plan of the curve */
   ReportFigures figures;
-  double work;      /* time, that of the fastest is 1 */
-  bool now;         /* the call has this plan */
-  double seconds;   /* measured */
-  int64_t measured; /* bytes, as counter("data.peak") has them */
+  double work;                 /* time, that of the fastest is 1 */
+  bool now;                    /* the call has this plan */
+  double seconds;              /* measured */
+  int64_t measured;            /* bytes, as counter("data.peak") has them */
+  int64_t moved;               /* bytes of offloaded values in a run, both ways */
+  double move_seconds, hidden; /* of a run; the share in which the run did something else */
 } Row;
 
 typedef struct CurveTable {
@@ -171,11 +173,19 @@ static void measure(const CallReport *c, Row *r) {
   for (size_t i = 0; i < c->input_count; i++) /* figures.inputs have the dense copies, too */
     if (!tn_is_contiguous(c->in[i])) before += tn_bytes(c->in[i]);
   mem_peaks_reset(&s->mem);
+  JitCount from = {0}, to;
+  EngCount eng;
   for (int k = -1; k < RUNS; k++) { /* the first one warms up */
     double t = run_both(c, code);
     if (k >= 0) seconds[k] = t;
+    if (k < 0) native_counts(s, &from, &eng);
     mem_pool_drain(&s->mem, inner);
   }
+  native_counts(s, &to, &eng);
+  r->moved = (to.moved - from.moved) / RUNS;
+  r->move_seconds = (to.move_seconds - from.move_seconds) / RUNS;
+  double waited = (to.wait_seconds - from.wait_seconds) / RUNS;
+  r->hidden = waited < r->move_seconds ? 1 - waited / r->move_seconds : 0;
   const ReportFigures *f = &r->figures;
   r->measured = (int64_t)s->mem.data_peak[DEV_CPU] - before + f->params + f->buffers + f->inputs;
   qsort(seconds, RUNS, sizeof *seconds, by_size);
@@ -391,6 +401,13 @@ static void print_table(const CurveTable *t, Buf *out) {
     buf_printf(out, "peaks are at %s these: the evaluator runs a part, or inputs share a copy\n",
                bound ? "most" : "least");
   if (t->why_not) buf_printf(out, "not measured: %s\n", t->why_not);
+  for (size_t i = 0; i < t->curve.count; i++) {
+    const Row *r = &t->rows[i];
+    if (r->moved)
+      buf_printf(out,
+                 "plan %zu offloads: %s bytes out and back in %.2f ms, %.0f %% beside other work\n",
+                 i + 1, report_number(s, r->moved), 1e3 * r->move_seconds, 1e2 * r->hidden);
+  }
   print_drawing(t, out);
 }
 
@@ -436,6 +453,9 @@ static void json_table(const CurveTable *t, Buf *out) {
     if (t->measured)
       buf_printf(out, ", \"ms\": %.3f, \"measured\": %lld", 1e3 * r->seconds,
                  (long long)r->measured);
+    if (r->moved)
+      buf_printf(out, ", \"moved\": %lld, \"move_ms\": %.3f, \"hidden\": %.3f", (long long)r->moved,
+                 1e3 * r->move_seconds, r->hidden);
     buf_puts(out, "}");
   }
   buf_puts(out, "]}\n");

@@ -27,6 +27,26 @@ tap_empty "$(ls away.bin 2>/dev/null)" 'the file is gone afterwards'
 : >away.bin
 gives 0 'an empty file is taken' "$ckl" run --spill=away.bin offload.ckl
 tap_empty "$(ls away.bin 2>/dev/null)" 'it is gone, too'
+cat >beside.ckl <<'END'
+fn body(x: f32[256, 256], w: f32[256, 256]) -> f32[256, 256] {
+  var h = x
+  for i in 0..5 { h = tanh(h @ w) }
+  h
+}
+fn slope(x: f32[256, 256], w: f32[256, 256]) -> f32[256, 256] = grad(sum(body(x, w)), w)
+fn slope_away(x: f32[256, 256], w: f32[256, 256]) -> f32[256, 256] = grad(sum(checkpoint <offload all> { body(x, w) }), w)
+let x = normal([256, 256], key = key(1))
+let w = normal([256, 256], key = key(2)) * 0.1
+let want = slope(x, w)
+for i in 0..8 { assert same(slope_away(x, w), want) }
+print(counter("moved") / (8 * 4 * 256 * 256), counter("us.move") > 0, counter("us.wait") > 0)
+END
+for threads in 1 2; do
+  gives 0 "copies beside other steps, of $threads threads" env CKL_THREADS=$threads CKL_CPU=loops "$ckl" run beside.ckl
+  says out 'true true true' 'each value is counted once each way'
+  gives 0 'the same with a file' env CKL_THREADS=$threads CKL_CPU=loops "$ckl" run --spill=away.bin beside.ckl
+  says out 'true true true' 'and its counters'
+done
 gives 2 'a file with contents' "$ckl" run --spill=offload.ckl offload.ckl
 says err '`offload.ckl` is not empty' 'is left alone'
 tap_status $(($(wc -c <offload.ckl) == 0)) 'with what it holds' err

@@ -41,6 +41,7 @@ static bool broken(void (*f)(void *ud), Try t, const char *want) {
 static void lifetimes(void *ud) {
   (void)ud;
   size_t slots = 0, results = 0, drops = 0, drops_found = 0, helds = 0, swaps = 0;
+  size_t copies = 0;
   for (uint64_t seed = 1; seed <= 60; seed++) {
     arena_free(&arena);
     arena_init(&arena, &mem);
@@ -83,6 +84,16 @@ static void lifetimes(void *ud) {
       p->helds[i].last = was;
       helds++;
     }
+    for (size_t i = 0; i < p->transfer_count; i++) {
+      Transfer *k = &p->transfers[i], was = *k;
+      if (k->leaves ? k->limit == p->tail : !k->limit) continue;
+      k->limit += k->leaves ? 1 : -1;
+      const char *what =
+          k->leaves ? "is written while it is copied" : "is read before it is written";
+      check(broken(try_plan, t, what));
+      *k = was;
+      copies++;
+    }
     for (size_t i = 1; i < p->step_count; i++) {
       Step was = p->steps[i];
       p->steps[i] = p->steps[i - 1];
@@ -92,8 +103,8 @@ static void lifetimes(void *ud) {
       p->steps[i] = was;
     }
   }
-  tap_note("%d slots, %d results, %d of %d inputs, %d held, %d steps", (int)slots, (int)results,
-           (int)drops_found, (int)drops, (int)helds, (int)swaps);
+  tap_note("%d slots, %d results, %d of %d inputs, %d held, %d steps, %d copies", (int)slots,
+           (int)results, (int)drops_found, (int)drops, (int)helds, (int)swaps, (int)copies);
   check(slots > 100 && results > 20 && drops_found > 10 && helds > 20 && swaps > 100);
 }
 
@@ -132,6 +143,42 @@ static void stores(void *ud) {
   Slot *slot = &p->slots[p->place[plan_index(g, of_p->v)].index];
   slot->last = 0;
   check(broken(try_plan, t, "is not alive"));
+}
+
+/* A value leaves, and its place is written by tanh; it comes back, and is read in the end. */
+static void transfers(void *ud) {
+  (void)ud;
+  static const char text[] = "graph \"g\" {\n"
+                             "  %0 = input {index=0 dtype=f32 device=cpu dims=[8, 8]} : f32[8, 8]\n"
+                             "  %1 = exp %0 : f32[8, 8]\n"
+                             "  %2 = place %1 {device=spill} : f32[8, 8] on spill\n"
+                             "  %3 = exp %0 : f32[8, 8]\n"
+                             "  %4 = tanh %1 : f32[8, 8]\n"
+                             "  %5 = mul %4 %3 : f32[8, 8]\n"
+                             "  %6 = place %2 {device=cpu} : f32[8, 8]\n"
+                             "  %7 = mul %5 %6 : f32[8, 8]\n"
+                             "  %8 = sum %7 {axes=(1)} : f32[8]\n"
+                             "  return %8\n"
+                             "}\n";
+  GErr e = {0};
+  Graph *g = gr_read(&arena, names_new(&arena), text, sizeof text - 1, &e);
+  if (!check_msg(g != NULL, "%s", e.text)) return;
+  Plan *p = plan_make(&arena, &temp, g, NULL, &eng_targets[ENG_X86_64_V4], true);
+  Try t = {.p = p};
+  check(!broken(try_plan, t, NULL));
+  need(p->transfer_count == 2 && p->transfers[0].leaves && !p->transfers[1].leaves);
+  Transfer *away = &p->transfers[0], *back = &p->transfers[1];
+  check_int(away->limit, >, away->step + 1);
+  check_int(away->limit, <, back->step);
+  check_int(back->limit, ==, away->step + 1);
+  away->limit++;
+  check(broken(try_plan, t, "is written while it is copied"));
+  away->limit--;
+  back->limit--;
+  check(broken(try_plan, t, "is read before it is written"));
+  back->limit++;
+  back->step--;
+  check(broken(try_plan, t, "is no copy"));
 }
 
 static void places(void *ud) {
@@ -182,6 +229,7 @@ int main(void) {
   mem_init(&mem, NULL, NULL);
   TEST(in_arena(lifetimes), "a plan that frees early, makes late or runs out of order is found");
   TEST(in_arena(stores), "a value that is stored too early, or is gone by then, is found");
+  TEST(in_arena(transfers), "a copy beside steps that write what it reads, or too soon, is found");
   TEST(in_arena(places), "places that overlap or leave the arena are found");
   TEST(in_arena(passes), "a broken graph is found after the pass that made it");
   mem_close(&mem);
