@@ -207,6 +207,18 @@ static void count_parts(Graph *d, const GNode *copy, const Graph *g, uint32_t no
   }
 }
 
+/* Sets from which of the outputs that stay turns run again. */
+static void count_again(Graph *d, const GNode *copy, const Graph *g, uint32_t node,
+                        const bool *keep) {
+  int64_t first = gr_attr_i(g, node, AT_AGAIN, 0), left = 0;
+  int64_t most = (int64_t)g->regions[g->nodes[node].region0]->output_count;
+  for (int64_t k = 0; k < first && k < most; k++) left += keep[k];
+  for (uint32_t i = 0; i < copy->attr_count; i++) {
+    Attr *a = &d->attrs[copy->attr0 + i];
+    if (a->key == AT_AGAIN) a->u.i = left;
+  }
+}
+
 /* Copies g without dead nodes, with the outputs of keep_out and the inputs of keep_in (NULL =
  * all). *first, the number of a node or of all, becomes that of the first copy from there on. */
 static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool *keep_in,
@@ -249,6 +261,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
       if (used[k]) d->operands[c->operand0 + to++] = d->operands[c->operand0 + k];
     }
     if (n->op == OP_LOOP) count_parts(d, c, g, i, used);
+    if (n->op == OP_LOOP && keep) count_again(d, c, g, i, keep);
     d->operand_count -= c->operand_count - to;
     c->operand_count = to;
     uint32_t res = 0;

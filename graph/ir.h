@@ -74,6 +74,9 @@ typedef enum AttrKey {
   AT_REGULAR,
   AT_FULL,
   AT_VALUES,
+  AT_STATES,
+  AT_EVERY,
+  AT_AGAIN,
   AT_COUNT
 } AttrKey;
 typedef enum AttrKind { AK_INT, AK_FLOAT, AK_INTS, AK_DIM, AK_DIMS, AK_TEXT } AttrKind;

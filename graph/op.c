@@ -36,6 +36,8 @@ const char *const attr_name[AT_COUNT] = {
     [AT_UPPER] = "upper",       [AT_UNIT] = "unit",
     [AT_ACROSS] = "across",     [AT_REGULAR] = "regular",
     [AT_FULL] = "full",         [AT_VALUES] = "values",
+    [AT_STATES] = "states",     [AT_EVERY] = "every",
+    [AT_AGAIN] = "again",
 };
 
 /* The spelling in programs, if it differs from the op's name. */

@@ -447,7 +447,8 @@ static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_
 static Tensor *row_of(Run *r, const Tensor *stash, const Graph *g, const Type *t, int64_t turn,
                       Tensor **made) {
   int64_t dim[CKL_MAX_RANK];
-  Tensor *row = stash_row(stash, turn);
+  Tensor *row;
+  if (!stash_row(stash, turn, r->c, &row, r->e, r->at)) return NULL;
   if (!type_sizes(g, t, r->env, dim, r->e)) return NULL;
   bool fits = row && row->dtype == (DType)t->dtype && row->rank == t->rank;
   for (int k = 0; fits && k < t->rank; k++) fits = row->dim[k] == dim[k];
@@ -455,6 +456,41 @@ static Tensor *row_of(Run *r, const Tensor *stash, const Graph *g, const Type *t
   *made = tn_zeros(r->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
   if (!*made) fail(r);
   return *made;
+}
+
+static bool run_region(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  return exec(ud, c, in, NULL, out, e, at);
+}
+
+/* What makes the rows of a loop again, in *out; NULL if the loop keeps them. */
+static bool start_replay(Run *r, int64_t count, Replay **out) {
+  const Graph *inner = r->regions[0];
+  const Attr *counter = attr(r, AT_COUNTER);
+  int carry = (int)attr_or(r, AT_CARRY, 0), gives = (int)inner->output_count;
+  int first = (int)attr_or(r, AT_AGAIN, gives);
+  *out = NULL;
+  if (first >= gives) return true;
+  ReplayLoop l = {.body = {(void *)(uintptr_t)inner, run_region, NULL},
+                  .inputs = r->n,
+                  .carry = carry,
+                  .gives = gives,
+                  .first = first,
+                  .in = r->in,
+                  .turns = attr(r, AT_WHILE) ? -1 : count,
+                  .env = r->env,
+                  .symbols = dim_symbol_count(r->dims),
+                  .counter = counter != NULL,
+                  .value = attr_or(r, AT_VALUE, 0)};
+  if (counter) dim_is_symbol(r->dims, (Dim)counter->u.i, &l.symbol);
+  if (!r->env) l.symbols = 0;
+  if (r->c->keep_body) l.body = r->c->keep_body(r->c->body_ud, inner);
+  *out =
+      replay_new(r->c->mem, &l, (ReplayKeeps){attr_or(r, AT_STATES, 0), attr_or(r, AT_EVERY, 0)});
+  return *out || fail(r);
+}
+
+static void drop_replay(void *p) {
+  replay_unref(p);
 }
 
 static bool run_LOOP(Run *r) {
@@ -483,8 +519,12 @@ static bool run_LOOP(Run *r) {
     dim_is_symbol(r->dims, (Dim)counter->u.i, &symbol);
     r->env = r->c->env = env;
   }
+  Replay *replay = NULL;
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
-  for (int i = 0; i < kept && ok; i++) ok = (stash[i] = stash_new(m)) || fail(r);
+  ok = start_replay(r, count, &replay);
+  if (replay) mem_pool_add(m, replay, drop_replay);
+  int again = replay ? (int)attr_or(r, AT_AGAIN, 0) - carry : kept; /* kept, before those */
+  for (int i = 0; i < again && ok; i++) ok = (stash[i] = stash_new(m)) || fail(r);
   for (; turn < count && ok && (!goes_on || tn_get_i64(cur[0], 0)); turn++) {
     if (interrupt_asked(r->c->interrupt)) { /* a region may have no nodes */
       ok = gerr_set(r->e, ERR_INTERRUPT, -1, "interrupted");
@@ -502,8 +542,11 @@ static bool run_LOOP(Run *r) {
         ok = (arg[i] = row_of(r, r->in[i], inner, gr_type(inner, inner->inputs[i]), number,
                               &zeros[row])) != NULL;
     }
+    if (replay) ok = ok && (replay_before(replay, turn, cur) || fail(r));
     ok = ok && body(r, 0, arg, own, next);
-    for (int i = 0; i < kept && ok; i++)
+    if (replay && !goes_on && turn == count - 1)
+      ok = ok && (replay_end(replay, count, next) || fail(r));
+    for (int i = 0; i < again && ok; i++)
       ok = stash_keep(stash[i], next + carry, kept, i, r->in, r->n) || fail(r);
     for (int i = 0; i < give; i++) {
       if (ok && i < carry) {
@@ -522,8 +565,11 @@ static bool run_LOOP(Run *r) {
     own[0] = NULL;
   }
   r->env = r->c->env = outside;
-  if (!ok) stash_full(m, stash, kept, turn, r->e);
-  for (int i = 0; i < kept && ok && reverse; i++) stash_reverse(stash[i]); /* by number */
+  if (!ok) stash_full(m, stash, again, turn, r->e);
+  if (ok && replay && (goes_on || !turn)) ok = replay_end(replay, turn, NULL) || fail(r);
+  for (int i = again; i < kept && ok; i++)
+    ok = (stash[i] = stash_replayed(m, replay, i - again, turn)) || fail(r);
+  for (int i = 0; i < again && ok && reverse; i++) stash_reverse(stash[i]); /* by number */
   if (ok && goes_on) {
     own[0] = tn_scalar_i64(m, DEV_CPU, DT_I64, turn);
     ok = own[0] || fail(r);

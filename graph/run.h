@@ -5,7 +5,15 @@
 #include "graph/ir.h"
 #include "runtime/pool.h"
 
-typedef struct RunCtx {
+/* A region that runs after the run of its graph has ended, too. */
+typedef struct RunCtx RunCtx;
+typedef struct KeptBody {
+  void *ud;
+  bool (*run)(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
+  void (*drop)(void *ud); /* gives ud back; may be NULL */
+} KeptBody;
+
+struct RunCtx {
   Mem *mem;
   const Interrupt *interrupt; /* polled between nodes and inside long kernels; may be NULL */
   const int64_t *env;         /* value of every symbol of g->dims */
@@ -19,6 +27,8 @@ typedef struct RunCtx {
   bool (*body)(void *ud, const Graph *region, Tensor *const *in, Tensor **owned, Tensor **out,
                GErr *e, Prov *at);
   void *body_ud;
+  /* What `body` runs a region by, to keep; NULL = the evaluator, as long as the graph is there. */
+  KeptBody (*keep_body)(void *ud, const Graph *region);
   /* called before each turn of a `loop` when set, with its place; may throw */
   void (*turn)(void *ud, Span at);
   void *turn_ud;
@@ -39,7 +49,7 @@ typedef struct RunCtx {
   void (*commit)(void *ud, Tensor **out);
   void *commit_ud;
   Pool *pool; /* threads of kernels of the reference evaluator; NULL: the caller alone */
-} RunCtx;
+};
 /* Tests g's size checks, then runs it. `in` are borrowed; `out` (output_count) get new references.
  * Dead values are released at their last use. On failure `out` gets nothing; e->operand is the node
  * index and `*at` (may be NULL) its provenance. */

@@ -126,6 +126,20 @@ bool shape_loop(C *c) {
     return sh_bad_attr(c, AT_COUNTER);
   if (attr_find(c->attrs, c->nattrs, AT_VALUE) && !sh_int(c, AT_VALUE, 0, INT64_MAX, &flag))
     return false;
+  const AttrKey schedule[] = {AT_STATES, AT_EVERY};
+  int schedules = 0;
+  for (int k = 0; k < 2; k++) {
+    if (!attr_find(c->attrs, c->nattrs, schedule[k])) continue;
+    if (!sh_int(c, schedule[k], 1, INT64_MAX, &flag)) return false;
+    schedules++;
+  }
+  bool again = attr_find(c->attrs, c->nattrs, AT_AGAIN) != NULL;
+  if (again && !sh_int(c, AT_AGAIN, carry, INT64_MAX, &flag)) return false;
+  if (schedules > 1 || again != (schedules == 1) ||
+      (again && (stashes || attr_find(c->attrs, c->nattrs, AT_REVERSE))))
+    return gerr_set(c->e, ERR_IR_FORM, -1,
+                    "`loop` runs turns again by one of `states` and `every`, from `again` on, and "
+                    "reads no stash then");
   Type count = type_of(DT_I64, DEV_CPU, 0), goes = type_of(DT_BOOL, DEV_CPU, 0);
   if (!match(c, &count, c->in[0], 0, "the count") ||
       !match(c, &count, region_in(c, 0, 0), 0, "the turn")) {

@@ -12,11 +12,14 @@ typedef struct Stash {
   Mem *mem;
   Tensor **rows;
   size_t cap;
+  Replay *replay; /* makes the rows, as its number `index`; NULL: they are kept */
+  int index;
 } Stash;
 
 static void release(void *ud) {
   Stash *s = ud;
-  for (int64_t i = 0; i < s->number; i++) tn_unref(s->rows[i]);
+  for (int64_t i = 0; s->rows && i < s->number; i++) tn_unref(s->rows[i]);
+  replay_unref(s->replay);
   mem_free(s->mem, s->rows, s->cap * sizeof *s->rows);
   mem_free(s->mem, s, sizeof *s);
 }
@@ -30,8 +33,24 @@ Tensor *stash_new(Mem *m) {
   return t;
 }
 
+Tensor *stash_replayed(Mem *m, Replay *p, int k, int64_t turns) {
+  Tensor *t = stash_new(m);
+  if (!t) return NULL;
+  Stash *s = t->store->foreign_ud;
+  s->replay = p;
+  s->index = k;
+  s->number = turns;
+  replay_ref(p);
+  return t;
+}
+
 static Stash *stash_of(const Tensor *t) {
   return t && t->store->foreign_free == release ? t->store->foreign_ud : NULL;
+}
+
+Tensor *stash_hold(Mem *m, Tensor *t) {
+  bool foreign = t->store->foreign_free && !stash_of(t);
+  return foreign ? tn_copy(m, t, t->store->dev) : tn_ref(t);
 }
 
 bool stash_add(Tensor *stash, Tensor *row) {
@@ -43,8 +62,7 @@ bool stash_add(Tensor *stash, Tensor *row) {
     s->rows = more;
     s->cap = cap;
   }
-  bool foreign = row->store->foreign_free && !stash_of(row);
-  Tensor *t = foreign ? tn_copy(s->mem, row, row->store->dev) : tn_ref(row);
+  Tensor *t = stash_hold(s->mem, row);
   if (t) s->rows[s->number++] = t;
   return t != NULL;
 }
@@ -67,13 +85,19 @@ bool stash_keep(Tensor *stash, Tensor *const *rows, int n, int i, Tensor *const 
   return ok;
 }
 
+/* NULL if there is none. */
+static Tensor *kept_row(const Tensor *t, int64_t turn) {
+  const Stash *s = stash_of(t);
+  return s && s->rows && turn >= 0 && turn < s->number ? s->rows[turn] : NULL;
+}
+
 void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e) {
   int64_t each = 0;
   if (e->code != ERR_LIMIT && !(e->nomem && m->refused)) return;
   for (int i = 0; i < n; i++) {
-    const Tensor *row = stash_row(stash[i], 0);
+    const Tensor *row = kept_row(stash[i], 0);
     bool again = !row;
-    for (int k = 0; k < i && !again; k++) again = stash_row(stash[k], 0) == row;
+    for (int k = 0; k < i && !again; k++) again = kept_row(stash[k], 0) == row;
     if (!again) each += tn_bytes(row);
   }
   if (!each) return;
@@ -93,7 +117,9 @@ void stash_reverse(Tensor *stash) {
   }
 }
 
-Tensor *stash_row(const Tensor *t, int64_t turn) {
+bool stash_row(const Tensor *t, int64_t turn, RunCtx *c, Tensor **row, GErr *e, Prov *at) {
   const Stash *s = stash_of(t);
-  return s && turn >= 0 && turn < s->number ? s->rows[turn] : NULL;
+  bool again = s && s->replay && turn >= 0 && turn < s->number;
+  *row = again ? replay_row(s->replay, turn, s->index, c, e, at) : kept_row(t, turn);
+  return *row || !again;
 }

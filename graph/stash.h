@@ -7,10 +7,13 @@
 #ifndef CKL_GRAPH_STASH_H
 #define CKL_GRAPH_STASH_H
 
-#include "graph/ir.h"
-#include "runtime/tensor.h"
+#include "graph/replay.h"
 
 Tensor *stash_new(Mem *m); /* NULL when out of memory */
+/* A stash whose rows are number k of each turn of `p`, made again when they are read. */
+Tensor *stash_replayed(Mem *m, Replay *p, int k, int64_t turns);
+/* One more reference to t; a copy if its memory is someone else's. */
+Tensor *stash_hold(Mem *m, Tensor *t);
 /* Adds the row of the next turn: one more reference. A row that lies in the memory of someone else
  * is copied. */
 bool stash_add(Tensor *stash, Tensor *row);
@@ -22,7 +25,8 @@ void stash_reverse(Tensor *stash);
 /* After `turns` turns, of which the last failed: if that was for the limit of memory, *e says so,
  * and what each keeps. */
 void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e);
-/* The row of a turn, borrowed; NULL if there is none, or `t` is no stash. */
-Tensor *stash_row(const Tensor *t, int64_t turn);
+/* Sets *row to that of a turn, borrowed until the next row is asked for; to NULL if there is none,
+ * or `t` is no stash. False with `e` where turns run again and fail. */
+bool stash_row(const Tensor *t, int64_t turn, RunCtx *c, Tensor **row, GErr *e, Prov *at);
 
 #endif

@@ -119,6 +119,29 @@ static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **
   return gerr_set(e, ERR_BUG, -1, "a region without code");
 }
 
+static bool run_kept(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  return jit_run(ud, c, in, out, e, at);
+}
+
+/* A region is part of the function that it is in, which stays. */
+static JitFn *whole_of(JitFn *f) {
+  while (f->parent) f = f->parent;
+  return f;
+}
+
+static void drop_kept(void *ud) {
+  jit_free(whole_of(ud));
+}
+
+static KeptBody keep_region(void *ud, const Graph *region) {
+  Exec *x = ud;
+  const Graph *g = x->f->plan->g;
+  size_t i = 0;
+  while (g->regions[i] != region) i++;
+  whole_of(x->f)->rc++;
+  return (KeptBody){x->f->regions[i], run_kept, drop_kept};
+}
+
 static void start_inner(Exec *x, RunCtx *c) {
   x->c = c;
   x->inner = *c;
@@ -127,6 +150,7 @@ static void start_inner(Exec *x, RunCtx *c) {
   x->inner.alone = NULL;
   x->inner.commit = NULL;
   x->inner.body = run_body;
+  x->inner.keep_body = keep_region;
   x->inner.body_ud = x;
   if (jit_engine(x->f->j)) x->inner.pool = eng_pool(jit_engine(x->f->j));
   if (!c->effect) return;
@@ -746,6 +770,7 @@ static bool again(Exec *x, Tensor **out) {
   Mem *m = x->c->mem;
   RunCtx c = x->inner;
   c.body = NULL;
+  c.keep_body = NULL;
   c.owned = x->lost ? NULL : x->c->owned;
   x->skip = x->effects;
   x->effects = 0;
@@ -771,6 +796,7 @@ static bool again(Exec *x, Tensor **out) {
 static bool by_evaluator(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
   RunCtx plain = *c;
   plain.body = NULL;
+  plain.keep_body = NULL;
   bool ok = gr_run(f->g, &plain, in, out, e, at);
   c->nodes_run = plain.nodes_run;
   return ok;

@@ -181,7 +181,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   stack_check();
   Mem *m = j->mem;
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
-  *f = (JitFn){.j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
+  *f = (JitFn){.rc = 1, .j = j, .g = g, .symbols = dim_symbol_count(g->dims)};
   arena_init(&f->arena, m);
   arena_init(&f->temp, m);
   j->rc++;
@@ -225,6 +225,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
       JitFn *r = make(j, p->g->regions[n->region0 + k], env);
       f->regions[n->region0 + k] = r;
       r->kept = true; /* freed with f */
+      r->parent = f;
     }
   }
   return f;
@@ -260,7 +261,7 @@ JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *
 }
 
 void jit_free(JitFn *f) {
-  if (!f) return;
+  if (!f || --f->rc > 0) return;
   Jit *j = f->j;
   Mem *m = j->mem;
   for (size_t i = 0; f->regions && i < f->plan->g->region_count; i++) jit_free(f->regions[i]);

@@ -255,6 +255,7 @@ struct Jit {
 };
 
 struct JitFn {
+  int64_t rc; /* of its owner, and of what runs a region later */
   Jit *j;
   Arena arena, temp; /* temp: while it is made */
   const Graph *g;
@@ -271,9 +272,9 @@ struct JitFn {
     uint32_t launch, arg;
   } * loose; /* arguments that depend on symbols without `sizing` */
   size_t loose_count, loose_cap;
-  bool numbers_checked; /* conditions depend on such symbols */
-  JitFn **regions;      /* in the order of Plan.g->regions; NULL: not run by a step */
-  JitFn *next, *prev;   /* all of j */
+  bool numbers_checked;        /* conditions depend on such symbols */
+  JitFn **regions;             /* in the order of Plan.g->regions; NULL: not run by a step */
+  JitFn *next, *prev, *parent; /* all of j; of a region that to which it belongs */
   /* per step, for a profile */
   struct StepTime {
     double seconds;

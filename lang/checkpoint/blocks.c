@@ -127,6 +127,27 @@ void iterations_after(Iterations *t, int64_t i, bool end) {
   }
 }
 
+_Noreturn void iterations_refuse(Session *s, const Node *loop, const char *why) {
+  Policy p;
+  policy_read(s, &loop->loop.clauses, true, &p);
+  fail_help(s, ERR_NOT_YET, loop->span, "`checkpoint for` without it makes each turn a block",
+            "not yet: `%s` of a loop that stays one: %s",
+            policy_says(&p, POLICY_every) ? "every" : "binomial", why);
+}
+
+int64_t iterations_keep(Session *s, Node *loop, bool *every) {
+  Policy p;
+  if (!loop->loop.is_checkpoint) return 0;
+  policy_read(s, &loop->loop.clauses, true, &p);
+  *every = policy_says(&p, POLICY_every);
+  if (!*every && !policy_says(&p, POLICY_binomial)) return 0;
+  bool more = p.count || p.fn.tag != V_UNIT;
+  for (PolicyWord w = 0; w < POLICY_COUNT; w++)
+    more |= policy_says(&p, w) && w != POLICY_every && w != POLICY_binomial;
+  if (more) iterations_refuse(s, loop, "other clauses stand beside it");
+  return p.said[*every ? POLICY_every : POLICY_binomial].n;
+}
+
 /* ---- in script: a function that stands for the body */
 
 static const char capsule_name[] = "checkpoint block";

@@ -89,10 +89,12 @@ typedef struct Turns {
   Dim counter;      /* the number of the turn in sizes; DIM_BAD: in none */
   Val *args, *outs; /* of the node; of the region */
   size_t arg_count, arg_cap, out_count, out_cap, next;
-  bool again;  /* a list was seen to grow */
-  size_t leaf; /* of the place that is looked at: tensors and numbers that were gone through */
-  bool apart;  /* under no_grad, what may leave it is carried in both forms (stage.h) */
-  bool tried;  /* otherwise it is unrolled */
+  bool again;    /* a list was seen to grow */
+  size_t leaf;   /* of the place that is looked at: tensors and numbers that were gone through */
+  bool apart;    /* under no_grad, what may leave it is carried in both forms (stage.h) */
+  bool tried;    /* otherwise it is unrolled */
+  int64_t keeps; /* states of so many turns, or of each so-many-th; 0: all values */
+  bool every;
   Kept *kept;
   size_t kept_count, kept_cap;
   History history; /* of gradients in the turn */
@@ -799,7 +801,7 @@ static bool stage_turn(Turns *t) {
     push_arg(t, token);
     u->token = gr_input(t->stage.g, &of);
   }
-  struct Iterations *blocks = iterations_start(s, t->st, 1);
+  struct Iterations *blocks = t->keeps ? NULL : iterations_start(s, t->st, 1);
   iterations_before(blocks, 0);
   Flow flow = eval_iteration(s, t->st, element(t, turn));
   l->continued = v_unit();
@@ -850,12 +852,17 @@ static void make_node(Turns *t) {
     memcpy(args + 1 + carried, t->stage.outer, t->stage.capture_count * sizeof *args);
   for (size_t i = 0; i < t->out_count; i++) gr_output(body, t->outs[i]);
   keep_rows(t);
-  Attr attrs[4] = {attr_i(AT_CARRY, (int64_t)carried)};
+  Attr attrs[6] = {attr_i(AT_CARRY, (int64_t)carried)};
   int attr_count = 1;
   if (t->flag) attrs[attr_count++] = attr_i(AT_WHILE, 1);
   if (t->counter != DIM_BAD) {
     attrs[attr_count++] = attr_dim(AT_COUNTER, t->counter);
     attrs[attr_count++] = attr_i(AT_VALUE, first_number(t));
+  }
+  if (t->keeps) {
+    if (t->effects) iterations_refuse(s, t->st, "its turns have effects");
+    attrs[attr_count++] = attr_i(t->every ? AT_EVERY : AT_STATES, t->keeps);
+    attrs[attr_count++] = attr_i(AT_AGAIN, (int64_t)body->output_count);
   }
   stage_at(s, at);
   t->node = gr_op(g, OP_LOOP, args, (int)n, attrs, attr_count, &body, 1, &e);
@@ -880,7 +887,9 @@ static Value later_turns(Session *s, void *ud) {
                 .count = t->count,
                 .from = t->from + 1,
                 .counter = t->counter,
-                .tried = t->tried};
+                .tried = t->tried,
+                .every = t->every,
+                .keeps = t->keeps};
   s->flow = FLOW_NEXT;
   if (t->count.tag == V_UNIT) {
     rest.goes = condition(s, t);
@@ -893,7 +902,7 @@ static Value later_turns(Session *s, void *ud) {
 static Value first_turn(Session *s, void *ud) {
   Turns *t = ud;
   OpenLoop *l = s->loops;
-  struct Iterations *blocks = iterations_start(s, t->st, 1);
+  struct Iterations *blocks = t->keeps ? NULL : iterations_start(s, t->st, 1);
   iterations_before(blocks, 0);
   Span at = t->st->span;
   Value number = stage_lift(s, op_as_tensor(s, v_int(t->from), DT_I64, at), at);
@@ -958,21 +967,10 @@ static Flow rolled(Turns *t) {
   return flow == FLOW_RETURN ? flow : FLOW_NEXT;
 }
 
-static void want_schedule(Session *s, const Node *st) {
-  if (!st->loop.is_checkpoint) return;
-  Policy p;
-  policy_read(s, &st->loop.clauses, true, &p);
-  if (policy_says(&p, POLICY_every) || policy_says(&p, POLICY_binomial))
-    fail_help(
-        s, ERR_NOT_YET, st->span, "`checkpoint for` without it makes each turn a block",
-        "not yet: `every` and `binomial` of a loop whose number of turns is not known when it "
-        "is compiled");
-}
-
 Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
   Turns t = {.s = s, .st = st, .it = it, .lo = lo, .counter = DIM_BAD, .tried = tried};
   Span at = st->loop.iter->span;
-  want_schedule(s, st);
+  t.keeps = iterations_keep(s, st, &t.every);
   t.count = lo.tag == V_INT && !lo.u.i ? hi : op_binary(s, AST_SUB, hi, lo, at, at, at);
   if (t.count.tag == V_INT && t.count.u.i <= 0) return FLOW_NEXT;
   return rolled(&t);
@@ -980,7 +978,7 @@ Flow turns_for(Session *s, Node *st, Value it, Value lo, Value hi, bool tried) {
 
 Flow turns_while(Session *s, Node *st) {
   Turns t = {.s = s, .st = st, .counter = DIM_BAD};
-  want_schedule(s, st);
+  t.keeps = iterations_keep(s, st, &t.every);
   t.goes = condition(s, &t);
   if (s->flow != FLOW_NEXT) return eval_take_flow(s);
   if (t.goes.tag == V_BOOL && !t.goes.u.i) return FLOW_NEXT;

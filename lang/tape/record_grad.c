@@ -198,6 +198,18 @@ static bool run_version(Run *r, uint32_t i, Held *to) {
 
 static bool run(Run *r);
 
+static RunCtx ctx_of(const Run *r) {
+  Session *s = r->s;
+  return (RunCtx){.mem = &s->mem,
+                  .interrupt = &s->kernel.stop,
+                  .pool = native_pool(s, false),
+                  .env = r->env,
+                  .turn = native_turn,
+                  .turn_ud = s,
+                  .effect = effect_run,
+                  .ud = s};
+}
+
 static bool run_branch(Run *r, uint32_t i) {
   stack_check();
   const Graph *g = r->g;
@@ -220,15 +232,17 @@ static bool run_branch(Run *r, uint32_t i) {
 
 /* ---- loops: the turns stand in place of the node, as in script */
 
-/* The row of a stash: its tensor, and its value if the tape has it. */
-static Held row_of(Run *r, const Held *stash, int64_t turn) {
+/* Sets *out to the row of a stash: its tensor, and its value if the tape has it. */
+static bool row_of(Run *r, const Held *stash, int64_t turn, Held *out) {
   const Value *v = &stash->v;
-  if (v->tag == V_LIST && turn < (int64_t)v->u.list->count) {
-    Value row = v->u.list->items[turn];
-    return (Held){row, row.tag == V_LIST ? stash_row(stash->t, turn) : row.u.t->t};
-  }
-  Tensor *t = stash_row(stash->t, turn);
-  return t ? (Held){v_tensor(r->s, tn_ref(t)), t} : (Held){v_unit(), NULL};
+  bool known = v->tag == V_LIST && turn < (int64_t)v->u.list->count;
+  Value row = known ? v->u.list->items[turn] : v_unit();
+  Tensor *t = row.tag == V_TENSOR ? row.u.t->t : NULL;
+  RunCtx c = ctx_of(r);
+  if (!t && !stash_row(stash->t, turn, &c, &t, r->e, r->at)) return false;
+  if (t && !known) row = v_tensor(r->s, tn_ref(t));
+  *out = (Held){row, t};
+  return true;
 }
 
 /* A stash of what `count` turns kept, number `from` of the `step` values of each. */
@@ -286,7 +300,8 @@ static bool run_loop(Run *r, uint32_t i) {
     *held(&in, body->inputs[0]) = whole_number(r, number);
     for (uint32_t k = 1; k < n->operand_count; k++) {
       Held *to = held(&in, body->inputs[k]), *from = held(r, gr_operand(g, i, (int)k));
-      *to = k <= carry ? cur[k - 1] : k <= carry + rows ? row_of(r, from, number) : *from;
+      *to = k <= carry ? cur[k - 1] : *from;
+      if (k > carry && k <= carry + rows && !row_of(r, from, number, to)) return false;
     }
     if (!run(&in)) return false;
     for (size_t k = 0; k < gives; k++) {
@@ -316,7 +331,7 @@ static bool run_stash(Run *r, uint32_t i) {
 static bool run_unstash(Run *r, uint32_t i) {
   const Held *from = held(r, gr_operand(r->g, i, 0));
   for (uint32_t k = 0; k < r->g->nodes[i].result_count; k++)
-    *held(r, (Val){i, k}) = row_of(r, from, k);
+    if (!row_of(r, from, k, held(r, (Val){i, k}))) return false;
   return true;
 }
 
@@ -352,14 +367,7 @@ static bool run_node(Run *r, uint32_t i) {
   }
   if (op == OP_LOOP && any) return run_loop(r, i);
   *r->at = g->provs[n->prov];
-  RunCtx c = {.mem = &s->mem,
-              .interrupt = &s->kernel.stop,
-              .pool = native_pool(s, false),
-              .env = r->env,
-              .turn = native_turn,
-              .turn_ud = s,
-              .effect = effect_run,
-              .ud = s};
+  RunCtx c = ctx_of(r);
   c.anomaly = r->at->anomaly || (r->anomaly && s->modes.anomaly);
   if (n->region_count && any) {
     if (!run_region(r, i, in, t, tracked, out, outs, &c)) return false;

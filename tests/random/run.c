@@ -36,6 +36,7 @@ static const struct {
     {"captured-blocks", "reference", {.proc = true, .blocks = true}},
     {"rows", "reference", {.loops = true}},
     {"turns", "reference", {.turns = true}},
+    {"turned-blocks", "reference", {.blocks = true, .turns = true}},
     {"planned", "reference", {.blocks = true, .plan = 5}},
     {"planned-least", "reference", {.plan = 1000}},
     {"planned-script", "reference", {.proc = true, .plain = true, .blocks = true, .plan = 8}},
@@ -44,7 +45,8 @@ enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Modes that a run without words compares; the first one is right. */
 static const char *const default_modes[] = {
-    "code", "script", "captured", "blocks", "captured-blocks", "rows", "turns", "loops", "planned"};
+    "code", "script", "captured",      "blocks", "captured-blocks",
+    "rows", "turns",  "turned-blocks", "loops",  "planned"};
 
 typedef struct Mode {
   const char *name;
