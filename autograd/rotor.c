@@ -80,12 +80,22 @@ static int64_t least(const Way *w) {
   return need;
 }
 
-/* Betters the point of each need, by this way. */
+/* The least time of a way, whatever it needs. */
+static int64_t fastest(const Way *w) {
+  int64_t time = w->time;
+  if (w->rest) time += w->rest->p[w->rest->count - 1].time;
+  if (w->again) time += w->again->p[w->again->count - 1].time;
+  return time;
+}
+
+/* Betters the point of each need, by this way. Times fall as needs rise, so a way that is slower
+ * than the point of the first need that it fits betters none. */
 static void try_way(const Way *w, const int64_t *need, RotorPoint *best, uint32_t count) {
-  uint32_t x = 0, y = 0;
+  uint32_t x = 0, y = 0, t = 0;
   int64_t low = least(w);
-  for (uint32_t t = 0; t < count; t++) {
-    if (need[t] < low) continue;
+  while (t < count && need[t] < low) t++;
+  if (t < count && best[t].need >= 0 && fastest(w) > best[t].time) return;
+  for (; t < count; t++) {
     RotorPoint p = {w->floor, w->time, w->cut};
     if (w->rest) {
       while (x + 1 < w->rest->count && w->kept + w->rest->p[x + 1].need <= need[t]) x++;
