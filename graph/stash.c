@@ -14,12 +14,17 @@ typedef struct Stash {
   size_t cap;
   Replay *replay; /* makes the rows, as its number `index`; NULL: they are kept */
   int index;
+  Tensor *packed,
+      *view; /* all rows along the first axis, the last one that was asked for; or NULL */
+  int64_t viewed;
 } Stash;
 
 static void release(void *ud) {
   Stash *s = ud;
   for (int64_t i = 0; s->rows && i < s->number; i++) tn_unref(s->rows[i]);
   replay_unref(s->replay);
+  tn_unref(s->packed);
+  tn_unref(s->view);
   mem_free(s->mem, s->rows, s->cap * sizeof *s->rows);
   mem_free(s->mem, s, sizeof *s);
 }
@@ -30,6 +35,18 @@ Tensor *stash_new(Mem *m) {
   *s = (Stash){.mem = m};
   Tensor *t = tn_foreign(m, DT_I64, 0, NULL, &s->number, release, s);
   if (!t) mem_free(m, s, sizeof *s);
+  return t;
+}
+
+Tensor *stash_packed(Mem *m, Tensor *rows) {
+  Tensor *t = stash_new(m);
+  if (!t) {
+    tn_unref(rows);
+    return NULL;
+  }
+  Stash *s = t->store->foreign_ud;
+  s->packed = rows;
+  s->number = rows->dim[0];
   return t;
 }
 
@@ -85,9 +102,25 @@ bool stash_keep(Tensor *stash, Tensor *const *rows, int n, int i, Tensor *const 
   return ok;
 }
 
+Tensor *stash_rows(const Tensor *stash) {
+  const Stash *s = stash_of(stash);
+  return s ? s->packed : NULL;
+}
+
+/* The row in one tensor with the others; NULL when out of memory. */
+static Tensor *packed_row(Stash *s, int64_t turn) {
+  const Tensor *t = s->packed;
+  if (s->view && s->viewed == turn) return s->view;
+  tn_unref(s->view);
+  s->viewed = turn;
+  return s->view = tn_view(s->mem, t, t->rank - 1, t->dim + 1, t->stride + 1,
+                           t->offset + turn * t->stride[0]);
+}
+
 /* NULL if there is none. */
 static Tensor *kept_row(const Tensor *t, int64_t turn) {
-  const Stash *s = stash_of(t);
+  Stash *s = stash_of(t);
+  if (s && s->packed && turn >= 0 && turn < s->number) return packed_row(s, turn);
   return s && s->rows && turn >= 0 && turn < s->number ? s->rows[turn] : NULL;
 }
 

@@ -12,6 +12,10 @@
 Tensor *stash_new(Mem *m); /* NULL when out of memory */
 /* A stash whose rows are number k of each turn of `p`, made again when they are read. */
 Tensor *stash_replayed(Mem *m, Replay *p, int k, int64_t turns);
+/* A stash of rows that lie in one tensor, along its first axis; takes over the reference. */
+Tensor *stash_packed(Mem *m, Tensor *rows);
+/* That tensor, borrowed; NULL if the rows are tensors of their own, or made again. */
+Tensor *stash_rows(const Tensor *stash);
 /* One more reference to t; a copy if its memory is someone else's. */
 Tensor *stash_hold(Mem *m, Tensor *t);
 /* Adds the row of the next turn: one more reference. A row that lies in the memory of someone else

@@ -28,34 +28,38 @@ static LVal operand(Low *w, uint32_t node, int i, const Spot *s) {
   return low_at(w, gr_operand(w->l->g, node, i), s);
 }
 
-static bool is_one(const Low *w, LVal x) {
-  const LIns *in = &w->k->ins[x];
+static bool is_one(const Kernel *k, LVal x) {
+  const LIns *in = &k->ins[x];
   return in->op == LP_CONST &&
          in->imm == (dt_float((DType)in->dtype) ? (int64_t)0x3ff0000000000000 : 1);
 }
 
-LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
-  OpCode op = (OpCode)w->l->g->nodes[node].op;
-  int n = op_info[op].arity;
-  LVal x[3];
-  for (int i = 0; i < n; i++) {
-    x[i] = operand(w, node, i, s);
-    if (x[i] == LV_NONE) return LV_NONE;
-  }
-  if (un_of[op]) return lp_un(w->k, (RefUn)(un_of[op] - 1), x[0]);
+LVal low_apply(Kernel *k, OpCode op, DType to, const LVal *x) {
+  if (un_of[op]) return lp_un(k, (RefUn)(un_of[op] - 1), x[0]);
   if (op == OP_MUL || op == OP_DIV) { /* a gradient starts with 1 */
-    if (is_one(w, x[1])) return x[0];
-    if (op == OP_MUL && is_one(w, x[0])) return x[1];
+    if (is_one(k, x[1])) return x[0];
+    if (op == OP_MUL && is_one(k, x[0])) return x[1];
   }
-  if (bin_of[op]) return lp_bin(w->k, (RefBin)(bin_of[op] - 1), x[0], x[1]);
+  if (bin_of[op]) return lp_bin(k, (RefBin)(bin_of[op] - 1), x[0], x[1]);
   switch (op) {
   case OP_STOP:
   case OP_ALIAS: return x[0];
-  case OP_CAST: return lp_cast(w->k, x[0], (DType)low_type(w, (Val){node, 0})->dtype);
-  case OP_FITS: lp_op(w->k, LP_CHECK, DT_I64, 1, &x[1], 0); return x[0];
-  case OP_WHERE: return lp_where(w->k, x[0], x[1], x[2]);
-  default: return low_fail(w, "no loop form for `%s`", op_info[op].text);
+  case OP_CAST: return lp_cast(k, x[0], to);
+  case OP_FITS: lp_op(k, LP_CHECK, DT_I64, 1, &x[1], 0); return x[0];
+  case OP_WHERE: return lp_where(k, x[0], x[1], x[2]);
+  default: return LV_NONE;
   }
+}
+
+LVal pull_elem(Low *w, uint32_t node, const Spot *s) {
+  OpCode op = (OpCode)w->l->g->nodes[node].op;
+  LVal x[3];
+  for (int i = 0; i < op_info[op].arity; i++) {
+    x[i] = operand(w, node, i, s);
+    if (x[i] == LV_NONE) return LV_NONE;
+  }
+  LVal v = low_apply(w->k, op, (DType)low_type(w, (Val){node, 0})->dtype, x);
+  return v == LV_NONE ? low_fail(w, "no loop form for `%s`", op_info[op].text) : v;
 }
 
 /* ---- generators */

@@ -10,6 +10,7 @@
 #ifndef CKL_JIT_LOWER_LOWER_IMPL_H
 #define CKL_JIT_LOWER_LOWER_IMPL_H
 
+#include "graph/opcode.h"
 #include "jit/loop/loop_elem.h"
 #include "jit/lower/lower.h"
 
@@ -114,6 +115,8 @@ static inline LVal low_number(Low *w, const Spot *s) {
 void low_cut(Low *w, const Spot *s, int n, const Dim *size, Digits *out, int start[]);
 const Spot *low_index_spot(Low *w, Val v, const Index *at);
 
+/* Appends an elementwise op; `to` is the dtype of its result. LV_NONE: it is none. */
+LVal low_apply(Kernel *k, OpCode op, DType to, const LVal *x);
 /* ---- pulling */
 LVal low_at(Low *w, Val v, const Spot *s);
 void low_know(Low *w, Val v, const Spot *s, LVal x); /* low_bind by spot */

@@ -363,7 +363,9 @@ static bool run_node(Exec *x, const Step *s) {
     if (ok) a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
     ok = a->t[k] != NULL;
   }
-  ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
+  int turns = ok && s->turns ? turns_run(x->f, s, &x->inner, a->t, out, x->e) : 0;
+  if (!turns) ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
+  ok &= turns >= 0;
   for (uint32_t k = 0; k < n->result_count && ok; k++) {
     Place at = p->place[n->result0 + k];
     if (at.kind != PLACE_HELD || !out[k]) continue;

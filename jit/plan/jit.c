@@ -627,6 +627,9 @@ void jit_print_plan(Buf *out, const JitFn *f) {
       if (p->steps[k].group == i && p->steps[k].kind == STEP_KERNEL) launches++;
     }
     if (launches > 1) buf_printf(out, "     %zu launches\n", launches);
+    for (size_t k = 0; k < p->step_count; k++)
+      if (p->steps[k].group == i && p->steps[k].turns)
+        buf_puts(out, "     all turns in one kernel\n");
   }
 }
 

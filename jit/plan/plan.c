@@ -11,6 +11,7 @@
 
 #include "graph/opcode.h"
 #include "graph/pass.h"
+#include "jit/lower/lower_turns.h"
 #include "jit/lower/reuse.h"
 #include "jit/plan/plan.h"
 
@@ -56,6 +57,10 @@ static void add_kernels(Maker *m, Group x) {
   uint32_t group = (uint32_t)p->groups.count - 1;
   if (whole) {
     Step s = {.kind = STEP_NODE, .group = group, .node = x.root};
+    if (p->g->nodes[x.root].op == OP_LOOP) {
+      s.launch = (uint32_t)p->low.count;
+      s.turns = low_turns(&m->lower, x.root, p->arena, &p->low);
+    }
     VEC_PUSH(p->arena, p->steps, p->step_count, p->step_cap, s);
     return;
   }

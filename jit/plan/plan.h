@@ -100,14 +100,12 @@ typedef struct Store {
   uint32_t at; /* before this step: v is made, and nothing reads the input any more */
 } Store;
 
-/* A copy between the arena and the memory of a value that is offloaded. Other steps run while it is
- * made: a value that leaves stays in the arena until it is copied, one that comes back gets its
- * place before it is needed. Bound has the times. */
+/* A copy between the arena and the memory of a value that is offloaded, while other steps run. The
+ * value keeps its slot until it is copied, or has it before it is needed. Bound has the times. */
 typedef struct Transfer {
   uint32_t step; /* begins the copy of a value that leaves, ends that of one that comes back */
   uint32_t slot;
-  uint32_t limit; /* a value that leaves: before this step it is copied, or its memory is written.
-                     One that comes back: from this step on it can */
+  uint32_t limit; /* leaves: it is copied before this step; comes back: from this step on it can */
   bool leaves;
 } Transfer;
 
@@ -124,6 +122,7 @@ typedef struct Step {
   bool moved;
   Place from;
   uint32_t transfer; /* NODE: in Plan.transfers, or NO_TRANSFER */
+  bool turns;        /* NODE: a loop, whose turns are the kernel of `launch` */
 } Step;
 
 typedef struct Plan {
@@ -162,7 +161,6 @@ typedef struct Plan {
 } Plan;
 
 typedef struct Bound Bound; /* bind.c */
-
 /* The plan lives in `a`. `temp` holds working memory, which the caller frees. `env` holds typical
  * sizes, or is NULL. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
@@ -175,6 +173,9 @@ void transfer_find(Plan *p);
  * for that; items[k] is slot of[k], placed. */
 void transfer_bind(const Plan *p, Bound *b, const int64_t *env, MemItem *items, const uint32_t *of,
                    size_t n);
+/* ---- run_turns.c */
+/* Runs a step with `turns`. 1, with new references in `out`; 0: the evaluator must; -1 with `e`. */
+int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e);
 /* ---- plan_check.c: both throw by mem_bug if a law of plans does not hold */
 void plan_check(const Plan *p, Arena *temp);
 /* Checks the offsets that memplan set, in an arena of `arena` bytes. */
@@ -191,7 +192,6 @@ static inline bool plan_there(const Plan *p, Val v, uint32_t step) {
 }
 
 /* ---- bind.c: offsets and arguments for one set of sizes */
-
 typedef struct Where { /* of a buffer. Roots: 0 the arena, then inputs, results, helds */
   uint32_t root;
   int64_t offset; /* bytes */

@@ -1,0 +1,144 @@
+/* Runs a loop whose turns are one kernel (jit/lower/lower_turns.h).
+ *
+ * In: the tensors of a `loop` node. Out: its results, as the evaluator would give them. Rows that
+ * are kept lie in one tensor, which the kernel of the gradient reads as it is. A long loop runs in
+ * parts, so that it can be interrupted, with what it carries in memory between them. What does not
+ * fit (rows that are tensors of their own, no memory for all rows) is left to the evaluator. */
+#include <string.h>
+
+#include "graph/stash.h"
+#include "jit/plan/plan.h"
+
+enum { PART = 8192, FEW = 3 }; /* turns of a part; of one under CKL_CHECK */
+
+typedef struct Turns {
+  JitFn *f;
+  RunCtx *c;
+  const Graph *body;
+  const Kernel *k;
+  KernelFn code;
+  int carry, rows, inputs, gives;
+  bool reverse;
+  Tensor **own; /* refs: dense inputs; what the body gives */
+  void **buf;
+  int64_t *arg; /* followed by the bytes of the buffers, for tested addresses */
+} Turns;
+
+/* Dense tensors of all inputs; 0: the evaluator has to take the loop, -1: no memory. */
+static int take(Turns *t, Tensor *const *in, int64_t count) {
+  Mem *m = t->c->mem;
+  for (int i = 1; i < t->inputs; i++) {
+    bool row = i > t->carry && i <= t->carry + t->rows;
+    Tensor *x = row ? stash_rows(in[i]) : in[i];
+    if (!x || (row && (x->dim[0] < count || !tn_is_contiguous(x)))) return 0;
+    t->own[i] = row || tn_is_contiguous(x) ? tn_ref(x) : tn_contiguous(m, x);
+    if (!t->own[i]) return -1;
+  }
+  return 1;
+}
+
+/* Tensors of all results. False when out of memory. */
+static bool make(Turns *t, int64_t count) {
+  Mem *m = t->c->mem;
+  for (int i = 0; i < t->gives; i++) {
+    const Type *ty = gr_type(t->body, t->body->outputs[i]);
+    bool kept = i >= t->carry;
+    int64_t dim[CKL_MAX_RANK];
+    dim[0] = count;
+    for (int k = 0; k < ty->rank; k++)
+      if (!dim_is_const(t->body->dims, ty->dim[k], &dim[k + kept])) return false;
+    t->own[t->inputs + i] = tn_new(m, DEV_CPU, (DType)ty->dtype, ty->rank + kept, dim);
+    if (!t->own[t->inputs + i]) return false;
+  }
+  return true;
+}
+
+/* Runs `n` turns from number `first` on. */
+static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
+  Engine *engine = t->f->j->engine;
+  int at = 0;
+  t->arg[0] = n;
+  t->arg[1] = first;
+  for (int i = 1; i < t->inputs + t->gives; i++) t->buf[at++] = tn_data(t->own[i]);
+  for (size_t i = 0; i < t->k->buf_count; i++) {
+    int64_t bytes = t->k->bufs[i].each * (int64_t)dt_size((DType)t->k->bufs[i].dtype);
+    t->arg[2 + i] = (int)i < at ? tn_bytes(t->own[i + 1]) : bytes;
+  }
+  t->f->j->count.kernels++;
+  if (!engine)
+    return lp_run(t->c->mem, t->k, t->buf, t->arg, 0, 1, st) ||
+           gerr_set(e, ERR_NOMEM, -1, "out of memory");
+  int64_t local = lp_local_bytes(t->k, t->arg);
+  return (eng_scratch(engine, local) || gerr_set(e, ERR_NOMEM, -1, "out of memory")) &&
+         (eng_run(engine, t->code, t->buf, t->arg, 1, 0, local, st, t->c->interrupt) ||
+          gerr_set(e, ERR_INTERRUPT, -1, "interrupted"));
+}
+
+/* What the turns carried so far is what the next part begins with. */
+static bool go_on(Turns *t, bool first) {
+  for (int i = 1; i <= t->carry; i++) {
+    Tensor *end = t->own[t->inputs + i - 1];
+    if (first) { /* the caller's stay as they are */
+      tn_unref(t->own[i]);
+      t->own[i] = tn_new(t->c->mem, DEV_CPU, end->dtype, end->rank, end->dim);
+      if (!t->own[i]) return false;
+    }
+    memcpy(tn_data(t->own[i]), tn_data(end), (size_t)tn_bytes(end));
+  }
+  return true;
+}
+
+int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e) {
+  const Graph *g = f->plan->g;
+  const GNode *n = &g->nodes[s->node];
+  Mem *m = c->mem;
+  int64_t count = tn_get_i64(in[0], 0), most = f->j->config.check ? FEW : PART;
+  if (count < 1 || c->after || (f->j->engine && eng_config(f->j->engine)->emulate)) return 0;
+  Turns t = {.f = f,
+             .c = c,
+             .body = g->regions[n->region0],
+             .k = f->plan->low.launches[s->launch].k,
+             .carry = (int)gr_attr_i(g, s->node, AT_CARRY, 0),
+             .rows = (int)gr_attr_i(g, s->node, AT_MAPPED, 0),
+             .reverse = gr_attr_i(g, s->node, AT_REVERSE, 0) != 0};
+  t.code = f->j->engine ? f->code[s->launch] : NULL;
+  t.inputs = (int)t.body->input_count;
+  t.gives = (int)t.body->output_count;
+  size_t mark = mem_pool_mark(m), all = (size_t)(t.inputs + t.gives), bufs = t.k->buf_count;
+  t.own = tn_refs(m, all, (all + bufs) * sizeof(void *) + (2 + bufs) * sizeof(int64_t));
+  t.buf = (void **)(t.own + all);
+  t.arg = (int64_t *)(void *)(t.buf + all + bufs);
+  int ok = take(&t, in, count);
+  bool room = ok > 0 && make(&t, count);
+  if (ok > 0 && !room) ok = 0; /* it says how far it comes */
+  KStatus st = {0};
+  for (int64_t done = 0; done < count && ok > 0;) {
+    int64_t more = count - done < most ? count - done : most;
+    if (interrupt_asked(c->interrupt)) {
+      gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
+      ok = -1;
+      break;
+    }
+    for (int64_t i = 0; c->turn && i < more; i++) c->turn(c->turn_ud, g->provs[n->prov].span);
+    if (done && !go_on(&t, done == most)) {
+      gerr_set(e, ERR_NOMEM, -1, "out of memory");
+      ok = -1;
+      break;
+    }
+    if (!part(&t, more, t.reverse ? count - 1 - done : done, &st, e)) ok = -1;
+    done += more;
+  }
+  CK_ASSERT(m, ok <= 0 || !st.failed);
+  for (int i = 0; i < t.gives && ok > 0; i++) {
+    Tensor *x = t.own[t.inputs + i];
+    t.own[t.inputs + i] = NULL;
+    out[i] = i < t.carry ? x : stash_packed(m, x);
+    if (!out[i]) {
+      gerr_set(e, ERR_NOMEM, -1, "out of memory");
+      ok = -1;
+    }
+  }
+  mem_pool_drain(m, mark);
+  if (ok < 0 && !e->code) gerr_set(e, ERR_NOMEM, -1, "out of memory");
+  return ok;
+}
