@@ -7,8 +7,8 @@
  * the number of their turn.
  *
  * Buffers, in order: carried values at entry; rows; captured values; carried values at the end;
- * rows that are kept. Arguments: how many turns run, the number of the first. So a long loop can
- * run in parts, and be interrupted between them. */
+ * rows that are kept; with `while` how many turns ran. Arguments: how many turns run at most, the
+ * number of the first. So a long loop can run in parts, and be interrupted between them. */
 #include <string.h>
 
 #include "graph/opcode.h"
@@ -347,8 +347,8 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   int inputs = (int)b->input_count, gives = (int)b->output_count;
   bool reverse = gr_attr_i(g, node, AT_REVERSE, 0) != 0;
   int64_t dim[CKL_MAX_RANK];
-  if (gr_attr(g, node, AT_WHILE) || gr_attr(g, node, AT_COUNTER) || gr_attr(g, node, AT_AGAIN))
-    return false;
+  bool goes_on = gr_attr(g, node, AT_WHILE) != NULL;
+  if (gr_attr(g, node, AT_COUNTER) || gr_attr(g, node, AT_AGAIN)) return false;
   if (!is_small(b)) return false;
   Kernel *k = lp_new(l->arena);
   Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1)};
@@ -358,6 +358,7 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
     buf[i] = lp_buf(k, LB_IN, (DType)gr_type(b, b->inputs[i])->dtype);
   for (int i = 0; i < gives; i++)
     to[i] = lp_buf(k, LB_OUT, (DType)gr_type(b, b->outputs[i])->dtype);
+  int ran = goes_on ? lp_buf(k, LB_OUT, DT_I64) : -1;
   LVal turns = lp_size(k, 0), first = lp_size(k, 1);
   lp_par(k, lp_i(k, 1));
   for (int i = 1; i < inputs; i++) {
@@ -369,7 +370,9 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
     LVal *x = vars[i - 1] = ARENA_ARRAY(l->arena, LVal, n + 1);
     for (int64_t j = 0; j < n; j++) x[j] = lp_var(k, u.at[slot(b, v)][j]);
   }
+  LVal number = goes_on ? lp_var(k, lp_i(k, 0)) : LV_NONE;
   LVal turn = lp_for(k, turns);
+  if (goes_on) lp_if(k, lp_get(k, vars[0][0]));
   LVal at = lp_bin(k, reverse ? RB_SUB : RB_ADD, first, turn);
   room(&u, b->inputs[0], 1)[0] = at;
   for (int i = 1; i < inputs; i++) {
@@ -389,11 +392,16 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
     int64_t n = size_of(b, gr_type(b, b->outputs[i]), dim);
     for (int64_t j = 0; j < n; j++) lp_set(k, vars[i][j], u.at[slot(b, b->outputs[i])][j]);
   }
+  if (goes_on) {
+    lp_set(k, number, lp_bin(k, RB_ADD, lp_get(k, number), lp_i(k, 1)));
+    lp_end(k);
+  }
   lp_end(k);
+  if (goes_on) lp_store(k, ran, lp_i(k, 0), lp_get(k, number));
   for (int i = 0; i < carry; i++)
     store(&u, to[i], LV_NONE, size_of(b, gr_type(b, b->outputs[i]), dim), vars[i], true);
   lp_end(k);
-  if (k->count > CODE || lp_fails(k)) return false;
+  if (k->count > CODE) return false;
   Launch launch = {.bufs = ARENA_ARRAY(a, BufUse, k->buf_count + 1),
                    .args = ARENA_ARRAY(a, ArgUse, 3),
                    .flops = dim_const(g->dims, 0)};

@@ -4,11 +4,11 @@
 
 #include "jit/lower/lower.h"
 
-/* Appends the kernel of a `loop` to `out`. False if its body is too large, may fail, or has what
- * one element cannot be computed by. A launch has buffers for the carried values at entry, the rows
- * of its stashes, the captured values; carried values at the end, rows that are kept. The rows of a
- * stash lie one behind the other, by the number of the turn. Its arguments are how many turns run,
- * and the number of the first. */
+/* Appends the kernel of a `loop` to `out`. False if its body is too large, or has what one element
+ * cannot be computed by. A launch has buffers for the carried values at entry, the rows of its
+ * stashes, the captured values; carried values at the end, rows that are kept; with `while` how
+ * many turns ran. The rows of a stash lie one behind the other, by the number of the turn. Its
+ * arguments are how many turns run (with `while`: at most), and the number of the first. */
 bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out);
 
 #endif

@@ -2,14 +2,15 @@
  *
  * In: the tensors of a `loop` node. Out: its results, as the evaluator would give them. Rows that
  * are kept lie in one tensor, which the kernel of the gradient reads as it is. A long loop runs in
- * parts, so that it can be interrupted, with what it carries in memory between them. What does not
- * fit (rows that are tensors of their own, no memory for all rows) is left to the evaluator. */
+ * parts, so that it can be interrupted, with what it carries in memory between them. With `while`
+ * parts grow, and so does the room for rows. What does not fit (rows that are tensors of their own,
+ * no memory for all rows), or fails, is left to the evaluator. */
 #include <string.h>
 
 #include "graph/stash.h"
 #include "jit/plan/plan.h"
 
-enum { PART = 8192, FEW = 3 }; /* turns of a part; of one under CKL_CHECK */
+enum { PART = 8192, FIRST = 64, FEW = 3 }; /* turns of a part; with `while`; under CKL_CHECK */
 
 typedef struct Turns {
   JitFn *f;
@@ -18,8 +19,9 @@ typedef struct Turns {
   const Kernel *k;
   KernelFn code;
   int carry, rows, inputs, gives;
-  bool reverse;
-  Tensor **own; /* refs: dense inputs; what the body gives */
+  bool reverse, goes_on, apart; /* apart: from the caller's carried values */
+  int64_t room;                 /* turns for which there are rows to keep */
+  Tensor **own; /* refs: dense inputs; what the body gives; with `while` how many turns ran */
   void **buf;
   int64_t *arg; /* followed by the bytes of the buffers, for tested addresses */
 } Turns;
@@ -37,20 +39,28 @@ static int take(Turns *t, Tensor *const *in, int64_t count) {
   return 1;
 }
 
-/* Tensors of all results. False when out of memory. */
-static bool make(Turns *t, int64_t count) {
+/* Tensors of all results, with rows for `count` turns, of which `done` are there. False when out of
+ * memory. */
+static bool make(Turns *t, int64_t count, int64_t done) {
   Mem *m = t->c->mem;
-  for (int i = 0; i < t->gives; i++) {
+  t->room = count;
+  for (int i = done ? t->carry : 0; i < t->gives; i++) {
     const Type *ty = gr_type(t->body, t->body->outputs[i]);
     bool kept = i >= t->carry;
     int64_t dim[CKL_MAX_RANK];
     dim[0] = count;
     for (int k = 0; k < ty->rank; k++)
       if (!dim_is_const(t->body->dims, ty->dim[k], &dim[k + kept])) return false;
-    t->own[t->inputs + i] = tn_new(m, DEV_CPU, (DType)ty->dtype, ty->rank + kept, dim);
-    if (!t->own[t->inputs + i]) return false;
+    Tensor **to = &t->own[t->inputs + i], *x;
+    x = tn_new(m, DEV_CPU, (DType)ty->dtype, ty->rank + kept, dim);
+    if (!x) return false;
+    if (done) memcpy(tn_data(x), tn_data(*to), (size_t)(tn_bytes(x) / count * done));
+    tn_unref(*to);
+    *to = x;
   }
-  return true;
+  Tensor **ran = &t->own[t->inputs + t->gives];
+  if (t->goes_on && !*ran) *ran = tn_new(m, DEV_CPU, DT_I64, 0, NULL);
+  return !t->goes_on || *ran;
 }
 
 /* Runs `n` turns from number `first` on. */
@@ -59,7 +69,8 @@ static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
   int at = 0;
   t->arg[0] = n;
   t->arg[1] = first;
-  for (int i = 1; i < t->inputs + t->gives; i++) t->buf[at++] = tn_data(t->own[i]);
+  int all = t->inputs + t->gives + t->goes_on;
+  for (int i = 1; i < all; i++) t->buf[at++] = tn_data(t->own[i]);
   for (size_t i = 0; i < t->k->buf_count; i++) {
     int64_t bytes = t->k->bufs[i].each * (int64_t)dt_size((DType)t->k->bufs[i].dtype);
     t->arg[2 + i] = (int)i < at ? tn_bytes(t->own[i + 1]) : bytes;
@@ -75,24 +86,36 @@ static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
 }
 
 /* What the turns carried so far is what the next part begins with. */
-static bool go_on(Turns *t, bool first) {
+static bool go_on(Turns *t) {
   for (int i = 1; i <= t->carry; i++) {
     Tensor *end = t->own[t->inputs + i - 1];
-    if (first) { /* the caller's stay as they are */
+    if (!t->apart) { /* the caller's stay as they are */
       tn_unref(t->own[i]);
       t->own[i] = tn_new(t->c->mem, DEV_CPU, end->dtype, end->rank, end->dim);
       if (!t->own[i]) return false;
     }
     memcpy(tn_data(t->own[i]), tn_data(end), (size_t)tn_bytes(end));
   }
+  t->apart = true;
   return true;
+}
+
+/* The first `turns` of the rows in x, as a stash; takes over the reference. */
+static Tensor *rows_of(const Turns *t, Tensor *x, int64_t turns) {
+  Mem *m = t->c->mem;
+  int64_t dim[CKL_MAX_RANK];
+  memcpy(dim, x->dim, sizeof dim);
+  dim[0] = turns;
+  Tensor *v = turns < x->dim[0] ? tn_view(m, x, x->rank, dim, x->stride, x->offset) : tn_ref(x);
+  tn_unref(x);
+  return v ? stash_packed(m, v) : NULL;
 }
 
 int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e) {
   const Graph *g = f->plan->g;
   const GNode *n = &g->nodes[s->node];
   Mem *m = c->mem;
-  int64_t count = tn_get_i64(in[0], 0), most = f->j->config.check ? FEW : PART;
+  int64_t count = tn_get_i64(in[0], 0);
   if (count < 1 || c->after || (f->j->engine && eng_config(f->j->engine)->emulate)) return 0;
   Turns t = {.f = f,
              .c = c,
@@ -104,40 +127,50 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
   t.code = f->j->engine ? f->code[s->launch] : NULL;
   t.inputs = (int)t.body->input_count;
   t.gives = (int)t.body->output_count;
-  size_t mark = mem_pool_mark(m), all = (size_t)(t.inputs + t.gives), bufs = t.k->buf_count;
+  t.goes_on = gr_attr(g, s->node, AT_WHILE) != NULL;
+  if (t.goes_on && !tn_get_i64(in[1], 0)) return 0;
+  size_t mark = mem_pool_mark(m), all = (size_t)(t.inputs + t.gives) + 1, bufs = t.k->buf_count;
   t.own = tn_refs(m, all, (all + bufs) * sizeof(void *) + (2 + bufs) * sizeof(int64_t));
   t.buf = (void **)(t.own + all);
   t.arg = (int64_t *)(void *)(t.buf + all + bufs);
+  int64_t most = f->j->config.check ? FEW : t.goes_on ? FIRST : PART, done = 0;
   int ok = take(&t, in, count);
-  bool room = ok > 0 && make(&t, count);
-  if (ok > 0 && !room) ok = 0; /* it says how far it comes */
+  if (ok > 0 && !make(&t, t.goes_on && count > most ? most : count, 0)) ok = 0;
   KStatus st = {0};
-  for (int64_t done = 0; done < count && ok > 0;) {
-    int64_t more = count - done < most ? count - done : most;
+  for (bool more = true; more && done < count && ok > 0;) {
+    int64_t now = count - done < most ? count - done : most;
     if (interrupt_asked(c->interrupt)) {
       gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
       ok = -1;
       break;
     }
-    for (int64_t i = 0; c->turn && i < more; i++) c->turn(c->turn_ud, g->provs[n->prov].span);
-    if (done && !go_on(&t, done == most)) {
-      gerr_set(e, ERR_NOMEM, -1, "out of memory");
+    if (now > t.room - done && !make(&t, 2 * (done + now), done)) {
+      ok = 0; /* it says how far it comes */
+      break;
+    }
+    if (done && !go_on(&t)) {
       ok = -1;
       break;
     }
-    if (!part(&t, more, t.reverse ? count - 1 - done : done, &st, e)) ok = -1;
-    done += more;
+    if (!part(&t, now, t.reverse ? count - 1 - done : done, &st, e)) ok = -1;
+    if (t.goes_on && ok > 0) {
+      now = tn_get_i64(t.own[all - 1], 0);
+      more = tn_get_i64(t.own[t.inputs], 0) != 0;
+      if (!f->j->config.check && most < PART) most *= 2;
+    }
+    for (int64_t i = 0; c->turn && i < now && ok > 0; i++)
+      c->turn(c->turn_ud, g->provs[n->prov].span);
+    done += now;
   }
-  CK_ASSERT(m, ok <= 0 || !st.failed);
+  if (ok > 0 && st.failed) ok = 0; /* it finds the turn, and says what is wrong */
   for (int i = 0; i < t.gives && ok > 0; i++) {
     Tensor *x = t.own[t.inputs + i];
     t.own[t.inputs + i] = NULL;
-    out[i] = i < t.carry ? x : stash_packed(m, x);
-    if (!out[i]) {
-      gerr_set(e, ERR_NOMEM, -1, "out of memory");
-      ok = -1;
-    }
+    Tensor **to = &out[i + (t.goes_on && i >= t.carry)];
+    *to = i < t.carry ? x : rows_of(&t, x, done);
+    if (!*to) ok = -1;
   }
+  if (ok > 0 && t.goes_on && !(out[t.carry] = tn_scalar_i64(m, DEV_CPU, DT_I64, done))) ok = -1;
   mem_pool_drain(m, mark);
   if (ok < 0 && !e->code) gerr_set(e, ERR_NOMEM, -1, "out of memory");
   return ok;
