@@ -11,14 +11,16 @@
  * number of the first. So a long loop can run in parts, and be interrupted between them. */
 #include <string.h>
 
+#include "graph/cost.h"
 #include "graph/opcode.h"
 #include "jit/lower/lower_impl.h"
 #include "jit/lower/lower_op.h"
 #include "jit/lower/lower_turns.h"
 
 enum {
-  SMALL = 64,   /* elements of a value */
-  CODE = 12000, /* instructions of the kernel: more take long to compile, and gain little */
+  SMALL = 64,  /* elements of a value */
+  WORK = 1500, /* operations of a turn: more are faster as launches, with lanes and threads */
+  CODE = 8000, /* instructions of the kernel: more take long to compile */
 };
 
 typedef struct Unrolled { /* a graph whose elements are code */
@@ -26,6 +28,7 @@ typedef struct Unrolled { /* a graph whose elements are code */
   Arena *a;
   const Graph *g;
   LVal **at; /* per entry of g->types: elements, row-major; NULL: not needed, or none */
+  int64_t work;
 } Unrolled;
 
 static uint32_t slot(const Graph *g, Val v) {
@@ -256,14 +259,16 @@ static bool choice(Unrolled *u, uint32_t node) {
     LVal *to = room(u, (Val){node, k}, n);
     for (int64_t i = 0; i < n; i++) to[i] = lp_var(u->k, lp_const(u->k, (DType)t->dtype, 0));
   }
+  int64_t work[2];
   for (int side = 0; side < 2; side++) {
     const Graph *in = g->regions[x->region0 + (uint32_t)side];
-    Unrolled v = {u->k, u->a, in, ARENA_ARRAY(u->a, LVal *, in->type_count + 1)};
+    Unrolled v = {u->k, u->a, in, ARENA_ARRAY(u->a, LVal *, in->type_count + 1), u->work};
     LVal yes = lp_const(u->k, DT_BOOL, 1), no = lp_const(u->k, DT_BOOL, 0);
     lp_if(u->k, side ? lp_where(u->k, cond, no, yes) : cond);
     for (size_t i = 0; i < in->input_count; i++)
       v.at[slot(in, in->inputs[i])] = u->at[slot(g, gr_operand(g, node, (int)i + 1))];
     if (!unroll(&v)) return false;
+    work[side] = v.work;
     for (uint32_t k = 0; k < x->result_count; k++) {
       int64_t n = size_of(g, gr_type(g, (Val){node, k}), dim);
       const LVal *from = v.at[slot(in, in->outputs[k])], *to = u->at[slot(g, (Val){node, k})];
@@ -271,6 +276,7 @@ static bool choice(Unrolled *u, uint32_t node) {
     }
     lp_end(u->k);
   }
+  u->work = work[work[1] > work[0]];
   for (uint32_t k = 0; k < x->result_count; k++) {
     int64_t n = size_of(g, gr_type(g, (Val){node, k}), dim);
     LVal *to = u->at[slot(g, (Val){node, k})];
@@ -288,7 +294,8 @@ static bool unroll(Unrolled *u) {
     const GNode *x = &g->nodes[node];
     int64_t dim[CKL_MAX_RANK];
     if (x->op == OP_INPUT) continue;
-    if (u->k->count > CODE) return false;
+    if (u->k->count > CODE || u->work > WORK) return false;
+    u->work += cost_flops(g, node, NULL);
     if (x->op == OP_BRANCH) {
       if (!choice(u, node)) return false;
       continue;
@@ -351,7 +358,7 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   if (gr_attr(g, node, AT_COUNTER) || gr_attr(g, node, AT_AGAIN)) return false;
   if (!is_small(b)) return false;
   Kernel *k = lp_new(l->arena);
-  Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1)};
+  Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1), 0};
   int *buf = ARENA_ARRAY(l->arena, int, inputs + gives + 1), *to = buf + inputs;
   LVal **vars = ARENA_ARRAY(l->arena, LVal *, carry + 1);
   for (int i = 1; i < inputs; i++)
@@ -401,7 +408,7 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   for (int i = 0; i < carry; i++)
     store(&u, to[i], LV_NONE, size_of(b, gr_type(b, b->outputs[i]), dim), vars[i], true);
   lp_end(k);
-  if (k->count > CODE) return false;
+  if (k->count > CODE || u.work > WORK) return false;
   Launch launch = {.bufs = ARENA_ARRAY(a, BufUse, k->buf_count + 1),
                    .args = ARENA_ARRAY(a, ArgUse, 3),
                    .flops = dim_const(g->dims, 0)};
