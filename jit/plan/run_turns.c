@@ -153,6 +153,7 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
       break;
     }
     if (!part(&t, now, t.reverse ? count - 1 - done : done, &st, e)) ok = -1;
+    if (ok > 0 && st.failed) ok = 0; /* it finds the turn, and says what is wrong */
     if (t.goes_on && ok > 0) {
       now = tn_get_i64(t.own[all - 1], 0);
       more = tn_get_i64(t.own[t.inputs], 0) != 0;
@@ -162,7 +163,6 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
       c->turn(c->turn_ud, g->provs[n->prov].span);
     done += now;
   }
-  if (ok > 0 && st.failed) ok = 0; /* it finds the turn, and says what is wrong */
   for (int i = 0; i < t.gives && ok > 0; i++) {
     Tensor *x = t.own[t.inputs + i];
     t.own[t.inputs + i] = NULL;
