@@ -7,8 +7,9 @@
  * the number of their turn.
  *
  * Buffers, in order: carried values at entry; rows; captured values; carried values at the end;
- * rows that are kept; with `while` how many turns ran. Arguments: how many turns run at most, the
- * number of the first. So a long loop can run in parts, and be interrupted between them. */
+ * rows that are kept; how many turns ran, and how many nodes of sides in them. Arguments: how many
+ * turns run at most, the number of the first. So a long loop can run in parts, and be interrupted
+ * between them. */
 #include <string.h>
 
 #include "graph/cost.h"
@@ -29,6 +30,7 @@ typedef struct Unrolled { /* a graph whose elements are code */
   const Graph *g;
   LVal **at; /* per entry of g->types: elements, row-major; NULL: not needed, or none */
   int64_t work;
+  LVal nodes; /* a variable: nodes of the sides that ran */
 } Unrolled;
 
 static uint32_t slot(const Graph *g, Val v) {
@@ -262,13 +264,15 @@ static bool choice(Unrolled *u, uint32_t node) {
   int64_t work[2];
   for (int side = 0; side < 2; side++) {
     const Graph *in = g->regions[x->region0 + (uint32_t)side];
-    Unrolled v = {u->k, u->a, in, ARENA_ARRAY(u->a, LVal *, in->type_count + 1), u->work};
+    Unrolled v = {u->k, u->a, in, ARENA_ARRAY(u->a, LVal *, in->type_count + 1), u->work, u->nodes};
     LVal yes = lp_const(u->k, DT_BOOL, 1), no = lp_const(u->k, DT_BOOL, 0);
     lp_if(u->k, side ? lp_where(u->k, cond, no, yes) : cond);
     for (size_t i = 0; i < in->input_count; i++)
       v.at[slot(in, in->inputs[i])] = u->at[slot(g, gr_operand(g, node, (int)i + 1))];
     if (!unroll(&v)) return false;
     work[side] = v.work;
+    LVal more = lp_i(u->k, (int64_t)(in->node_count - in->input_count));
+    lp_set(u->k, u->nodes, lp_bin(u->k, RB_ADD, lp_get(u->k, u->nodes), more));
     for (uint32_t k = 0; k < x->result_count; k++) {
       int64_t n = size_of(g, gr_type(g, (Val){node, k}), dim);
       const LVal *from = v.at[slot(in, in->outputs[k])], *to = u->at[slot(g, (Val){node, k})];
@@ -358,14 +362,14 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   if (gr_attr(g, node, AT_COUNTER) || gr_attr(g, node, AT_AGAIN)) return false;
   if (!is_small(b)) return false;
   Kernel *k = lp_new(l->arena);
-  Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1), 0};
+  Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1), 0, 0};
   int *buf = ARENA_ARRAY(l->arena, int, inputs + gives + 1), *to = buf + inputs;
   LVal **vars = ARENA_ARRAY(l->arena, LVal *, carry + 1);
   for (int i = 1; i < inputs; i++)
     buf[i] = lp_buf(k, LB_IN, (DType)gr_type(b, b->inputs[i])->dtype);
   for (int i = 0; i < gives; i++)
     to[i] = lp_buf(k, LB_OUT, (DType)gr_type(b, b->outputs[i])->dtype);
-  int ran = goes_on ? lp_buf(k, LB_OUT, DT_I64) : -1;
+  int ran = lp_buf(k, LB_OUT, DT_I64);
   LVal turns = lp_size(k, 0), first = lp_size(k, 1);
   lp_par(k, lp_i(k, 1));
   for (int i = 1; i < inputs; i++) {
@@ -377,7 +381,8 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
     LVal *x = vars[i - 1] = ARENA_ARRAY(l->arena, LVal, n + 1);
     for (int64_t j = 0; j < n; j++) x[j] = lp_var(k, u.at[slot(b, v)][j]);
   }
-  LVal number = goes_on ? lp_var(k, lp_i(k, 0)) : LV_NONE;
+  LVal number = lp_var(k, lp_i(k, 0));
+  u.nodes = lp_var(k, lp_i(k, 0));
   LVal turn = lp_for(k, turns);
   if (goes_on) lp_if(k, lp_get(k, vars[0][0]));
   LVal at = lp_bin(k, reverse ? RB_SUB : RB_ADD, first, turn);
@@ -399,12 +404,11 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
     int64_t n = size_of(b, gr_type(b, b->outputs[i]), dim);
     for (int64_t j = 0; j < n; j++) lp_set(k, vars[i][j], u.at[slot(b, b->outputs[i])][j]);
   }
-  if (goes_on) {
-    lp_set(k, number, lp_bin(k, RB_ADD, lp_get(k, number), lp_i(k, 1)));
-    lp_end(k);
-  }
+  lp_set(k, number, lp_bin(k, RB_ADD, lp_get(k, number), lp_i(k, 1)));
+  if (goes_on) lp_end(k);
   lp_end(k);
-  if (goes_on) lp_store(k, ran, lp_i(k, 0), lp_get(k, number));
+  lp_store(k, ran, lp_i(k, 0), lp_get(k, number));
+  lp_store(k, ran, lp_i(k, 1), lp_get(k, u.nodes));
   for (int i = 0; i < carry; i++)
     store(&u, to[i], LV_NONE, size_of(b, gr_type(b, b->outputs[i]), dim), vars[i], true);
   lp_end(k);

@@ -6,9 +6,10 @@
 
 /* Appends the kernel of a `loop` to `out`. False if its body is too large, or has what one element
  * cannot be computed by. A launch has buffers for the carried values at entry, the rows of its
- * stashes, the captured values; carried values at the end, rows that are kept; with `while` how
- * many turns ran. The rows of a stash lie one behind the other, by the number of the turn. Its
- * arguments are how many turns run (with `while`: at most), and the number of the first. */
+ * stashes, the captured values; carried values at the end, rows that are kept; how many turns ran,
+ * and how many nodes of sides of choices in them (two of i64). The rows of a stash lie one behind
+ * the other, by the number of the turn. Its arguments are how many turns run (with `while`: at
+ * most), and the number of the first. */
 bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out);
 
 #endif

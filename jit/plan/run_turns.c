@@ -21,7 +21,7 @@ typedef struct Turns {
   int carry, rows, inputs, gives;
   bool reverse, goes_on, apart; /* apart: from the caller's carried values */
   int64_t room;                 /* turns for which there are rows to keep */
-  Tensor **own; /* refs: dense inputs; what the body gives; with `while` how many turns ran */
+  Tensor **own; /* refs: dense inputs; what the body gives; turns and nodes that ran */
   void **buf;
   int64_t *arg; /* followed by the bytes of the buffers, for tested addresses */
 } Turns;
@@ -59,8 +59,8 @@ static bool make(Turns *t, int64_t count, int64_t done) {
     *to = x;
   }
   Tensor **ran = &t->own[t->inputs + t->gives];
-  if (t->goes_on && !*ran) *ran = tn_new(m, DEV_CPU, DT_I64, 0, NULL);
-  return !t->goes_on || *ran;
+  if (!*ran) *ran = tn_new(m, DEV_CPU, DT_I64, 1, (int64_t[]){2});
+  return *ran;
 }
 
 /* Runs `n` turns from number `first` on. */
@@ -69,7 +69,7 @@ static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
   int at = 0;
   t->arg[0] = n;
   t->arg[1] = first;
-  int all = t->inputs + t->gives + t->goes_on;
+  int all = t->inputs + t->gives + 1;
   for (int i = 1; i < all; i++) t->buf[at++] = tn_data(t->own[i]);
   for (size_t i = 0; i < t->k->buf_count; i++) {
     int64_t bytes = t->k->bufs[i].each * (int64_t)dt_size((DType)t->k->bufs[i].dtype);
@@ -133,7 +133,7 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
   t.own = tn_refs(m, all, (all + bufs) * sizeof(void *) + (2 + bufs) * sizeof(int64_t));
   t.buf = (void **)(t.own + all);
   t.arg = (int64_t *)(void *)(t.buf + all + bufs);
-  int64_t most = f->j->config.check ? FEW : t.goes_on ? FIRST : PART, done = 0;
+  int64_t most = f->j->config.check ? FEW : t.goes_on ? FIRST : PART, done = 0, nodes = 0;
   int ok = take(&t, in, count);
   if (ok > 0 && !make(&t, t.goes_on && count > most ? most : count, 0)) ok = 0;
   KStatus st = {0};
@@ -154,6 +154,7 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
     }
     if (!part(&t, now, t.reverse ? count - 1 - done : done, &st, e)) ok = -1;
     if (ok > 0 && st.failed) ok = 0; /* it finds the turn, and says what is wrong */
+    if (ok > 0) nodes += tn_get_i64(t.own[all - 1], 1);
     if (t.goes_on && ok > 0) {
       now = tn_get_i64(t.own[all - 1], 0);
       more = tn_get_i64(t.own[t.inputs], 0) != 0;
@@ -171,6 +172,8 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
     if (!*to) ok = -1;
   }
   if (ok > 0 && t.goes_on && !(out[t.carry] = tn_scalar_i64(m, DEV_CPU, DT_I64, done))) ok = -1;
+  nodes += done * (int64_t)(t.body->node_count - t.body->input_count);
+  if (ok > 0) c->nodes_run += (uint64_t)nodes;
   mem_pool_drain(m, mark);
   if (ok < 0 && !e->code) gerr_set(e, ERR_NOMEM, -1, "out of memory");
   return ok;

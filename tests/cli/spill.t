@@ -39,13 +39,13 @@ let x = normal([256, 256], key = key(1))
 let w = normal([256, 256], key = key(2)) * 0.1
 let want = slope(x, w)
 for i in 0..8 { assert same(slope_away(x, w), want) }
-print(counter("moved") / (8 * 4 * 256 * 256), counter("us.move") > 0, counter("us.wait") > 0)
+print(counter("offload.bytes") / (8 * 4 * 256 * 256), counter("offload.us") > 0, counter("offload.wait") > 0)
 END
 for threads in 1 2; do
   gives 0 "copies beside other steps, of $threads threads" env CKL_THREADS=$threads CKL_CPU=loops "$ckl" run beside.ckl
-  says out 'true true true' 'each value is counted once each way'
+  says out '10.0 true true' 'each value is counted once each way'
   gives 0 'the same with a file' env CKL_THREADS=$threads CKL_CPU=loops "$ckl" run --spill=away.bin beside.ckl
-  says out 'true true true' 'and its counters'
+  says out '10.0 true true' 'and its counters'
 done
 gives 2 'a file with contents' "$ckl" run --spill=offload.ckl offload.ckl
 says err '`offload.ckl` is not empty' 'is left alone'
