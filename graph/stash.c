@@ -14,8 +14,8 @@ typedef struct Stash {
   size_t cap;
   Replay *replay; /* makes the rows, as its number `index`; NULL: they are kept */
   int index;
-  Tensor *packed,
-      *view; /* all rows along the first axis, the last one that was asked for; or NULL */
+  Tensor *packed; /* all rows, along the first axis; NULL: they are tensors of their own */
+  Tensor *view;   /* the last one that was asked for, number `viewed` */
   int64_t viewed;
 } Stash;
 
@@ -152,7 +152,10 @@ void stash_reverse(Tensor *stash) {
 
 bool stash_row(const Tensor *t, int64_t turn, RunCtx *c, Tensor **row, GErr *e, Prov *at) {
   const Stash *s = stash_of(t);
-  bool again = s && s->replay && turn >= 0 && turn < s->number;
-  *row = again ? replay_row(s->replay, turn, s->index, c, e, at) : kept_row(t, turn);
-  return *row || !again;
+  bool there = s && turn >= 0 && turn < s->number;
+  if (there && s->replay)
+    *row = replay_row(s->replay, turn, s->index, c, e, at);
+  else if (!(*row = kept_row(t, turn)) && there)
+    gerr_set(e, ERR_NOMEM, -1, "out of memory");
+  return *row || !there;
 }

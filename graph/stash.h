@@ -30,7 +30,7 @@ void stash_reverse(Tensor *stash);
  * and what each keeps. */
 void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e);
 /* Sets *row to that of a turn, borrowed until the next row is asked for; to NULL if there is none,
- * or `t` is no stash. False with `e` where turns run again and fail. */
+ * or `t` is no stash. False with `e` where it finds no memory, or turns run again and fail. */
 bool stash_row(const Tensor *t, int64_t turn, RunCtx *c, Tensor **row, GErr *e, Prov *at);
 
 #endif
