@@ -192,31 +192,26 @@ bool node_live(const Graph *g, uint32_t node, const bool *live) {
   return any;
 }
 
-/* Sets how many of the operands that stay are carried, and how many are stashes. */
+static void set_attr(Graph *d, const GNode *n, AttrKey key, int64_t i) {
+  for (uint32_t k = 0; k < n->attr_count; k++)
+    if (d->attrs[n->attr0 + k].key == key) d->attrs[n->attr0 + k].u.i = i;
+}
+
+/* Sets how many of the operands that stay are carried, how many are stashes, and from which of the
+ * outputs that stay turns run again. */
 static void count_parts(Graph *d, const GNode *copy, const Graph *g, uint32_t node,
-                        const bool *used) {
+                        const bool *used, const bool *keep) {
   int64_t k = 1, end[2] = {1 + gr_attr_i(g, node, AT_CARRY, 0), 0};
   end[1] = end[0] + gr_attr_i(g, node, AT_MAPPED, 0);
   for (int part = 0; part < 2; part++) {
     int64_t left = 0;
     for (; k < end[part]; k++) left += used[k];
-    for (uint32_t i = 0; i < copy->attr_count; i++) {
-      Attr *a = &d->attrs[copy->attr0 + i];
-      if (a->key == (part ? AT_MAPPED : AT_CARRY)) a->u.i = left;
-    }
+    set_attr(d, copy, part ? AT_MAPPED : AT_CARRY, left);
   }
-}
-
-/* Sets from which of the outputs that stay turns run again. */
-static void count_again(Graph *d, const GNode *copy, const Graph *g, uint32_t node,
-                        const bool *keep) {
   int64_t first = gr_attr_i(g, node, AT_AGAIN, 0), left = 0;
   int64_t most = (int64_t)g->regions[g->nodes[node].region0]->output_count;
-  for (int64_t k = 0; k < first && k < most; k++) left += keep[k];
-  for (uint32_t i = 0; i < copy->attr_count; i++) {
-    Attr *a = &d->attrs[copy->attr0 + i];
-    if (a->key == AT_AGAIN) a->u.i = left;
-  }
+  for (k = 0; k < first && k < most; k++) left += keep[k];
+  set_attr(d, copy, AT_AGAIN, left);
 }
 
 /* Copies g without dead nodes, with the outputs of keep_out and the inputs of keep_in (NULL =
@@ -260,8 +255,7 @@ static Graph *rebuild(Arena *a, const Graph *g, const bool *keep_out, const bool
     for (uint32_t k = 0; k < n->operand_count; k++) {
       if (used[k]) d->operands[c->operand0 + to++] = d->operands[c->operand0 + k];
     }
-    if (n->op == OP_LOOP) count_parts(d, c, g, i, used);
-    if (n->op == OP_LOOP && keep) count_again(d, c, g, i, keep);
+    if (n->op == OP_LOOP) count_parts(d, c, g, i, used, keep);
     d->operand_count -= c->operand_count - to;
     c->operand_count = to;
     uint32_t res = 0;

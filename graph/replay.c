@@ -120,24 +120,27 @@ static bool keep(Replay *p, int64_t turn, Tensor *const *carry) {
   *s = (State){turn, tensors(p->mem, p->loop.carry)};
   if (!s->carry) return false;
   p->count++;
-  return hold(p, s->carry, carry, p->loop.carry);
+  if (hold(p, s->carry, carry, p->loop.carry)) return true;
+  drop_state(p);
+  return false;
 }
 
 /* ---- Algorithm 799 */
 
-/* C(s + r, s), or at least 2^62. */
-static int64_t reach(int64_t s, int64_t r) {
+int64_t replay_reach(int64_t s, int64_t r) {
   double c = 1;
-  for (int64_t i = 1; i <= r && c < 0x1p62; i++) c = c * (double)(s + i) / (double)i;
+  for (int64_t i = 1; i <= r && c < 0x1p62; i++) c = c * ((double)s + (double)i) / (double)i;
   return c < 0x1p62 ? (int64_t)(c + 0.5) : INT64_MAX;
 }
 
-/* After how many of n > 1 turns the next state is kept, with s > 1 states that include the one
- * before them: of the choices with the fewest turns the nearest. */
-static int64_t next_state(int64_t n, int64_t s) {
+int64_t replay_repetitions(int64_t n, int64_t s) {
   int64_t r = 0;
-  while (reach(s, r) < n) r++;
-  int64_t near = r > 1 ? reach(s, r - 2) : 1, far = n - reach(s - 1, r);
+  while (replay_reach(s, r) < n) r++;
+  return r;
+}
+
+int64_t replay_next(int64_t n, int64_t s, int64_t r) {
+  int64_t near = r > 1 ? replay_reach(s, r - 2) : 1, far = n - replay_reach(s - 1, r);
   int64_t q = near > far ? near : far;
   return q < 1 ? 1 : q < n ? q : n - 1;
 }
@@ -146,7 +149,8 @@ static int64_t next_state(int64_t n, int64_t s) {
  * none. `states`: how many there are with that before `turn`. */
 static int64_t plan(const Replay *p, int64_t turn, int64_t n, size_t states) {
   int64_t free = p->keeps.states + 1 - (int64_t)states;
-  return n > 1 && free > 0 ? turn + next_state(n, free + 1) : -1;
+  if (n <= 1 || free <= 0) return -1;
+  return turn + replay_next(n, free + 1, replay_repetitions(n, free + 1));
 }
 
 /* ---- the forward */
@@ -217,8 +221,12 @@ static bool add_rows(Replay *p, int64_t turn, Tensor *const *gave) {
   if (!p->turns) p->from = turn;
   Tensor **to = &p->rows[p->turns * n];
   memset(to, 0, (size_t)n * sizeof(Tensor *));
+  if (!hold(p, to, gave + p->loop.first, n)) {
+    drop(to, n);
+    return false;
+  }
   p->turns++;
-  return hold(p, to, gave + p->loop.first, n);
+  return true;
 }
 
 bool replay_end(Replay *p, int64_t turns, Tensor *const *gave) {

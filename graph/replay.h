@@ -19,6 +19,14 @@ typedef struct ReplayKeeps {
   int64_t states, every;
 } ReplayKeeps;
 
+/* ---- Algorithm 799, of s states and r repetitions */
+/* How many turns they reach: C(s + r, s), or at least 2^62. */
+int64_t replay_reach(int64_t s, int64_t r);
+int64_t replay_repetitions(int64_t n, int64_t s); /* the fewest that reach n turns */
+/* After how many of n > 1 turns the next state is kept: of the choices with the fewest turns the
+ * nearest. */
+int64_t replay_next(int64_t n, int64_t s, int64_t r);
+
 /* A loop, as far as its turns need it. */
 typedef struct ReplayLoop {
   KeptBody body;           /* is the replay's from now on, also where it is not made */

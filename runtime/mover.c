@@ -85,6 +85,14 @@ static bool has_thread(Mover *v) {
   return v->started && thread_home_is_here(&v->home);
 }
 
+static void lock(Mover *v) {
+  if (has_thread(v)) pthread_mutex_lock(&v->lock);
+}
+
+static void unlock(Mover *v) {
+  if (has_thread(v)) pthread_mutex_unlock(&v->lock);
+}
+
 /* Copies whole what may not be copied, in a child after fork. */
 static void copy_again(Mover *v, uint64_t last) {
   for (; v->ended < last; v->ended++) {
@@ -123,11 +131,11 @@ uint64_t mover_begin(Mover *v, void *to, const void *from, size_t bytes) {
     double start = now();
     memcpy(to, from, bytes);
     double took = now() - start;
-    if (has_thread(v)) pthread_mutex_lock(&v->lock);
+    lock(v);
     v->count.bytes += (int64_t)bytes;
     v->count.copy_seconds += took;
     v->count.wait_seconds += took;
-    if (has_thread(v)) pthread_mutex_unlock(&v->lock);
+    unlock(v);
     return 0;
   }
   if (v->begun - v->ended == JOBS) mover_wait(v, v->ended + 1);
@@ -141,10 +149,9 @@ uint64_t mover_begin(Mover *v, void *to, const void *from, size_t bytes) {
 
 MoverCount mover_count(Mover *v) {
   if (!v) return (MoverCount){0};
-  bool locked = has_thread(v);
-  if (locked) pthread_mutex_lock(&v->lock);
+  lock(v);
   MoverCount c = v->count;
-  if (locked) pthread_mutex_unlock(&v->lock);
+  unlock(v);
   return c;
 }
 

@@ -57,6 +57,11 @@ static bool ints(const Graph *g, const Attr *a, int64_t *out) {
   return a != NULL;
 }
 
+static LVal literal(Kernel *k, const Attr *v, DType dt) {
+  if (v->kind == AK_FLOAT) return lp_const(k, dt, v->u.f);
+  return dt == DT_I64 ? lp_i(k, v->u.i) : lp_cast(k, lp_i(k, v->u.i), dt);
+}
+
 /* ---- which element is which */
 
 /* The coordinates of element i. */
@@ -136,10 +141,8 @@ static bool moves(Unrolled *u, uint32_t node, int64_t n, const int64_t *dim, LVa
   }
   case OP_PAD: {
     const Attr *value = gr_attr(g, node, AT_VALUE);
-    LVal other = lp_const(u->k, (DType)t->dtype, 0);
-    if (value && value->kind == AK_FLOAT) other = lp_const(u->k, (DType)t->dtype, value->u.f);
-    if (value && value->kind == AK_INT)
-      other = lp_cast(u->k, lp_i(u->k, value->u.i), (DType)t->dtype);
+    DType dt = (DType)t->dtype;
+    LVal other = value ? literal(u->k, value, dt) : lp_const(u->k, dt, 0);
     if (!ints(g, gr_attr(g, node, AT_LOW), a)) return false;
     const Attr *inner = gr_attr(g, node, AT_INNER);
     for (int64_t i = 0; i < n; i++) {
@@ -162,13 +165,12 @@ static bool moves(Unrolled *u, uint32_t node, int64_t n, const int64_t *dim, LVa
 /* ---- what is computed */
 
 /* Sums in the order of rule 105: over a copy of the elements. */
-static bool sums(Unrolled *u, uint32_t node, int64_t n, const int64_t *dim, LVal *to) {
+static bool sums(Unrolled *u, uint32_t node, int64_t n, LVal *to) {
   const Graph *g = u->g;
   const Attr *axes = gr_attr(g, node, AT_AXES);
   Val v = gr_operand(g, node, 0);
   const Type *from = gr_type(g, v), *t = gr_type(g, (Val){node, 0});
   int64_t fdim[CKL_MAX_RANK], c[CKL_MAX_RANK], all = size_of(g, from, fdim), each = all / n;
-  (void)dim;
   int buf = lp_local(u->k, (DType)from->dtype, -1, each);
   for (int64_t i = 0; i < n; i++) {
     int64_t count = 0;
@@ -230,15 +232,6 @@ static bool elementwise(Unrolled *u, uint32_t node, int64_t n, LVal *to) {
     to[i] = low_apply(u->k, (OpCode)x->op, dt, args);
     if (to[i] == LV_NONE) return false;
   }
-  return true;
-}
-
-static bool literal(Unrolled *u, uint32_t node, DType dt, LVal *to) {
-  const Attr *v = gr_attr(u->g, node, AT_VALUE);
-  if (v->kind == AK_FLOAT)
-    to[0] = lp_const(u->k, dt, v->u.f);
-  else
-    to[0] = dt == DT_I64 ? lp_i(u->k, v->u.i) : lp_cast(u->k, lp_i(u->k, v->u.i), dt);
   return true;
 }
 
@@ -311,8 +304,11 @@ static bool unroll(Unrolled *u) {
       if (!u->at[slot(g, gr_operand(g, node, (int)k))]) return false;
     if (n < 0) return false;
     LVal *to = room(u, (Val){node, 0}, n);
-    bool ok = x->op == OP_CONST                ? literal(u, node, (DType)t->dtype, to)
-              : x->op == OP_SUM                ? sums(u, node, n, dim, to)
+    if (x->op == OP_CONST) {
+      to[0] = literal(u->k, gr_attr(g, node, AT_VALUE), (DType)t->dtype);
+      continue;
+    }
+    bool ok = x->op == OP_SUM                  ? sums(u, node, n, to)
               : x->op == OP_DOT                ? products(u, node, dim, to)
               : low_elementwise((OpCode)x->op) ? elementwise(u, node, n, to)
                                                : moves(u, node, n, dim, to);

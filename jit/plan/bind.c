@@ -136,7 +136,6 @@ static bool bind_arena(Binder *w) {
   }
   w->b->arena_bytes = memplan(a, items, n);
   w->b->live_bytes = memplan_live(a, items, n, &w->b->peak_step);
-  w->b->first = ARENA_ARRAY(a, uint32_t, p->slot_count + 1);
   w->b->last = ARENA_ARRAY(a, uint32_t, p->slot_count + 1);
   for (size_t i = 0; i < n; i++) {
     w->b->bytes[of[i]] = items[i].bytes;
@@ -144,13 +143,14 @@ static bool bind_arena(Binder *w) {
     if (there && p->slots[of[i]].panel) w->b->panel_bytes += items[i].bytes;
     if (items[i].first <= p->forward_end && p->forward_end < items[i].last)
       w->b->saved_bytes += items[i].bytes;
-    w->b->first[of[i]] = items[i].first;
-    w->b->last[of[i]] = items[i].last;
   }
   if (p->transfer_count && w->b->arena_bytes >= 0) transfer_bind(p, w->b, w->env, items, of, n);
   if (a->mem->check && w->b->arena_bytes >= 0)
     plan_check_places(a->mem, a, items, n, w->b->arena_bytes);
-  for (size_t i = 0; i < n; i++) w->b->offset[of[i]] = items[i].offset;
+  for (size_t i = 0; i < n; i++) {
+    w->b->offset[of[i]] = items[i].offset;
+    w->b->last[of[i]] = items[i].last;
+  }
   return w->b->arena_bytes >= 0;
 }
 

@@ -105,18 +105,21 @@ static bool count_effect(void *ud, const Graph *g, uint32_t node, Tensor **in, i
 }
 
 /* ---- bodies of loops, branches and maps are functions of their own */
+static JitFn *region_of(const Exec *x, const Graph *region) {
+  const Graph *g = x->f->plan->g;
+  size_t i = 0;
+  while (i < g->region_count && g->regions[i] != region) i++;
+  CK_ASSERT(x->c->mem, i < g->region_count);
+  return x->f->regions[i];
+}
+
 static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **owned, Tensor **out,
                      GErr *e, Prov *at) {
   Exec *x = ud;
-  const Graph *g = x->f->plan->g;
-  for (size_t i = 0; i < g->region_count; i++) {
-    if (g->regions[i] != region) continue;
-    x->inner.owned = owned;
-    bool ok = jit_run(x->f->regions[i], &x->inner, in, out, e, at);
-    x->inner.owned = NULL;
-    return ok;
-  }
-  return gerr_set(e, ERR_BUG, -1, "a region without code");
+  x->inner.owned = owned;
+  bool ok = jit_run(region_of(x, region), &x->inner, in, out, e, at);
+  x->inner.owned = NULL;
+  return ok;
 }
 
 static bool run_kept(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
@@ -135,11 +138,8 @@ static void drop_kept(void *ud) {
 
 static KeptBody keep_region(void *ud, const Graph *region) {
   Exec *x = ud;
-  const Graph *g = x->f->plan->g;
-  size_t i = 0;
-  while (g->regions[i] != region) i++;
   whole_of(x->f)->rc++;
-  return (KeptBody){x->f->regions[i], run_kept, drop_kept};
+  return (KeptBody){region_of(x, region), run_kept, drop_kept};
 }
 
 static void start_inner(Exec *x, RunCtx *c) {

@@ -215,7 +215,7 @@ struct Bound {
   int64_t *dims;  /* of inputs, then of results: CKL_MAX_RANK each */
   BoundLaunch *launches;
   int64_t *offset, *bytes; /* per slot of the plan, in the arena */
-  uint32_t *first, *last;  /* per slot: the steps in which it has its place, Slot's or more */
+  uint32_t *last;          /* per slot: the step to which it has its place, Slot's or a later one */
   Due *begins, *ends;      /* transfers before a step, by steps: come back from now on, have left */
   size_t begin_count, end_count;
   int64_t arena_bytes, local_bytes, result_bytes;

@@ -91,7 +91,7 @@ static int64_t weight(const Plan *p, const int64_t *env, const Step *s) {
 /* Stretches a copy by one step, if it needs that and there is room. */
 static bool stretch(const Transfer *t, Stretch *x, const int64_t *weights, int64_t *alive,
                     int64_t room) {
-  if (!x->item || x->left <= 0) return false;
+  if (x->left <= 0) return false;
   MemItem *i = x->item;
   if (t->leaves ? i->last + 1 >= t->limit : i->first <= t->limit) return false;
   uint32_t step = t->leaves ? i->last + 1 : i->first - 1;
@@ -111,17 +111,17 @@ static int by_step(const void *a, const void *b) {
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static void set_times(const Plan *p, Bound *b) {
+static void set_times(const Plan *p, const Stretch *x, Bound *b) {
   Arena *a = &b->arena;
   b->begins = ARENA_ARRAY(a, Due, p->transfer_count + 1);
   b->ends = ARENA_ARRAY(a, Due, p->transfer_count + 1);
   for (uint32_t i = 0; i < p->transfer_count; i++) {
     const Transfer *t = &p->transfers[i];
-    uint32_t end = b->last[t->slot] + 1;
+    uint32_t end = x[i].item->last + 1;
     if (t->leaves)
       b->ends[b->end_count++] = (Due){end < t->limit ? end : t->limit, i};
     else
-      b->begins[b->begin_count++] = (Due){b->first[t->slot], i};
+      b->begins[b->begin_count++] = (Due){x[i].item->first, i};
   }
   qsort(b->begins, b->begin_count, sizeof *b->begins, by_step);
   qsort(b->ends, b->end_count, sizeof *b->ends, by_step);
@@ -153,18 +153,13 @@ void transfer_bind(const Plan *p, Bound *b, const int64_t *env, MemItem *items, 
   for (;;) { /* what fits by bytes may not fit by places */
     bool any = false;
     for (size_t i = 0; i < count; i++)
-      any |= x[i].item && (x[i].item->first < x[i].from || x[i].item->last > x[i].to);
+      any |= x[i].item->first < x[i].from || x[i].item->last > x[i].to;
     int64_t total = memplan(a, items, n);
     if (total <= b->arena_bytes || !any) break;
     for (size_t i = 0; i < count; i++) {
-      if (!x[i].item) continue;
       x[i].item->first = x[i].from - (x[i].from - x[i].item->first) / 2;
       x[i].item->last = x[i].to + (x[i].item->last - x[i].to) / 2;
     }
   }
-  for (size_t k = 0; k < n; k++) {
-    b->first[of[k]] = items[k].first;
-    b->last[of[k]] = items[k].last;
-  }
-  set_times(p, b);
+  set_times(p, x, b);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "autograd/vjp.h"
+#include "graph/replay.h"
 #include "graph/structure.h"
 #include "lang/check/check.h"
 #include "lang/checkpoint/policy.h"
@@ -44,28 +45,11 @@ struct Iterations {
   int depth;
 };
 
-/* (s + r choose s): the number of iterations that s kept states and r repetitions reach. Griewank
- * and Walther, Algorithm 799, section 2. */
-static int64_t reach(int64_t s, int64_t r) {
-  double c = 1;
-  for (int64_t i = 1; i <= r; i++) {
-    c = c * ((double)s + (double)i) / (double)i;
-    if (c > 1e15) return (int64_t)1e15;
-  }
-  return (int64_t)(c + 0.5);
-}
-
-static int64_t most(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 /* Iterations lo .. hi - 1 with s states and r repetitions: the first part is a block that is split
  * the same way when it runs again, with one repetition less; the rest has one state less. */
 static void binomial(Iterations *t, int64_t lo, int64_t hi, int64_t s, int64_t r) {
   while (hi - lo > 1) {
-    int64_t n = hi - lo;
-    int64_t m = most(most(1, r > 1 ? reach(s, r - 2) : 1), n - (s > 1 ? reach(s - 1, r) : 1));
-    if (m > n - 1) m = n - 1;
+    int64_t m = replay_next(hi - lo, s, r);
     if (m > 1) {
       t->opens[lo]++;
       t->closes[lo + m - 1]++;
@@ -91,8 +75,7 @@ Iterations *iterations_start(Session *s, Node *loop, int64_t count) {
   int64_t every = policy_says(&t->policy, POLICY_every) ? t->policy.said[POLICY_every].n : 1;
   if (policy_says(&t->policy, POLICY_binomial)) {
     const struct Said *states = &t->policy.said[POLICY_binomial];
-    int64_t r = 1;
-    while (reach(states->n, r) < count) r++;
+    int64_t r = replay_repetitions(count, states->n);
     if (r > 30)
       fail_help(s, ERR_POLICY_VALUE, states->at,
                 "more states, or `every`, which keeps one of so many",
@@ -127,12 +110,9 @@ void iterations_after(Iterations *t, int64_t i, bool end) {
   }
 }
 
-_Noreturn void iterations_refuse(Session *s, const Node *loop, const char *why) {
-  Policy p;
-  policy_read(s, &loop->loop.clauses, true, &p);
+_Noreturn void iterations_refuse(Session *s, const Node *loop, bool every, const char *why) {
   fail_help(s, ERR_NOT_YET, loop->span, "`checkpoint for` without it makes each turn a block",
-            "not yet: `%s` of a loop that stays one: %s",
-            policy_says(&p, POLICY_every) ? "every" : "binomial", why);
+            "not yet: `%s` of a loop that stays one: %s", every ? "every" : "binomial", why);
 }
 
 int64_t iterations_keep(Session *s, Node *loop, bool *every) {
@@ -144,7 +124,7 @@ int64_t iterations_keep(Session *s, Node *loop, bool *every) {
   bool more = p.count || p.fn.tag != V_UNIT;
   for (PolicyWord w = 0; w < POLICY_COUNT; w++)
     more |= policy_says(&p, w) && w != POLICY_every && w != POLICY_binomial;
-  if (more) iterations_refuse(s, loop, "other clauses stand beside it");
+  if (more) iterations_refuse(s, loop, *every, "other clauses stand beside it");
   return p.said[*every ? POLICY_every : POLICY_binomial].n;
 }
 

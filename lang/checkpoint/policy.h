@@ -97,7 +97,7 @@ void iterations_after(struct Iterations *t, int64_t i, bool end);
 /* blocks.c: of how many iterations of a loop that stays one, or of each so-many-th (*every), the
  * state is kept; 0: that is not said. Throws if other clauses stand beside it. */
 int64_t iterations_keep(Session *s, Node *loop, bool *every);
-_Noreturn void iterations_refuse(Session *s, const Node *loop, const char *why);
+_Noreturn void iterations_refuse(Session *s, const Node *loop, bool every, const char *why);
 /* Loops of script: runs one iteration; runs all of them, false if each is a call by itself. */
 void checkpoint_iteration(Session *s, Node *loop, Flow *flow);
 bool checkpoint_loop(Session *s, Node *loop, Flow *flow);

@@ -860,7 +860,7 @@ static void make_node(Turns *t) {
     attrs[attr_count++] = attr_i(AT_VALUE, first_number(t));
   }
   if (t->keeps) {
-    if (t->effects) iterations_refuse(s, t->st, "its turns have effects");
+    if (t->effects) iterations_refuse(s, t->st, t->every, "its turns have effects");
     attrs[attr_count++] = attr_i(t->every ? AT_EVERY : AT_STATES, t->keeps);
     attrs[attr_count++] = attr_i(AT_AGAIN, (int64_t)body->output_count);
   }
