@@ -28,18 +28,18 @@ tap_empty "$(ls away.bin 2>/dev/null)" 'the file is gone afterwards'
 gives 0 'an empty file is taken' "$ckl" run --spill=away.bin offload.ckl
 tap_empty "$(ls away.bin 2>/dev/null)" 'it is gone, too'
 cat >beside.ckl <<'END'
-fn body(x: f32[256, 256], w: f32[256, 256]) -> f32[256, 256] {
+fn body(x: f32[32, 32], w: f32[32, 32]) -> f32[32, 32] {
   var h = x
   for i in 0..5 { h = tanh(h @ w) }
   h
 }
-fn slope(x: f32[256, 256], w: f32[256, 256]) -> f32[256, 256] = grad(sum(body(x, w)), w)
-fn slope_away(x: f32[256, 256], w: f32[256, 256]) -> f32[256, 256] = grad(sum(checkpoint <offload all> { body(x, w) }), w)
-let x = normal([256, 256], key = key(1))
-let w = normal([256, 256], key = key(2)) * 0.1
+fn slope(x: f32[32, 32], w: f32[32, 32]) -> f32[32, 32] = grad(sum(body(x, w)), w)
+fn slope_away(x: f32[32, 32], w: f32[32, 32]) -> f32[32, 32] = grad(sum(checkpoint <offload all> { body(x, w) }), w)
+let x = normal([32, 32], key = key(1))
+let w = normal([32, 32], key = key(2)) * 0.1
 let want = slope(x, w)
 for i in 0..8 { assert same(slope_away(x, w), want) }
-print(counter("offload.bytes") / (8 * 4 * 256 * 256), counter("offload.us") > 0, counter("offload.wait") > 0)
+print(counter("offload.bytes") / (8 * 4 * 32 * 32), counter("offload.us") > 0, counter("offload.wait") > 0)
 END
 for threads in 1 2; do
   gives 0 "copies beside other steps, of $threads threads" env CKL_THREADS=$threads CKL_CPU=loops "$ckl" run beside.ckl
