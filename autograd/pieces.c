@@ -272,8 +272,9 @@ static void sweep(Chain *c, const bool *counts, int64_t *most) {
     for (uint32_t k = 0; k < g->nodes[n].result_count; k++) {
       size_t s = g->nodes[n].result0 + k;
       if (!counts[s] || end[s] <= n) continue;
-      live += room(c, s);
-      dies[end[s]] += room(c, s);
+      int64_t bytes = room(c, s);
+      live += bytes;
+      dies[end[s]] += bytes;
     }
     if (c->stage[n] != NONE && live > most[c->stage[n]]) most[c->stage[n]] = live;
     live -= dies[n];

@@ -10,7 +10,8 @@
  * Instead of a table over classes of bytes, each (d, i, j) has a front: needs in steps of a few
  * percent with the least time for each, computed for the exact sum of bytes, so nothing is rounded
  * up stage by stage. In long chains boundaries k are tried at distances from i that grow by a
- * sixteenth.
+ * sixteenth; in others, inside of pieces, by an eighth. Segments of equal stages, as those of equal
+ * layers, have one front.
  *
  * Invariants: a front has rising needs and falling times; the greatest depth keeps all tapes. */
 #include "autograd/rotor.h"
@@ -25,12 +26,17 @@ typedef struct Front {
   RotorPoint *p;
 } Front;
 
+typedef struct Twin { /* of stage i: the stages from it on are equal to those from `from` on */
+  uint32_t from, length;
+} Twin;
+
 struct Rotor {
   Arena *a;
   const RotorStage *s;
   uint32_t n, most;              /* most: points of a front */
   int depth;                     /* the greatest */
   int64_t *time;                 /* of the stages before i */
+  Twin *twin;                    /* per stage */
   Front *front[ROTOR_DEPTH + 1]; /* [i * (n + 1) + j] */
 };
 
@@ -51,7 +57,7 @@ static int64_t tape_of(const Rotor *r, int depth, uint32_t i) {
 /* One way to begin: what is kept meanwhile, what it needs at least, and the fronts of what
  * follows. */
 typedef struct Way {
-  uint32_t cut;
+  uint32_t cut; /* distance of the boundary from i; 0: none */
   int64_t kept, floor, time;
   const Front *rest, *again; /* again: NULL if nothing runs again */
 } Way;
@@ -65,7 +71,7 @@ static Way keep_tape(const Rotor *r, int depth, uint32_t i, uint32_t j) {
 
 static Way keep_boundary(const Rotor *r, int depth, uint32_t i, uint32_t k, uint32_t j,
                          int64_t front) {
-  return (Way){.cut = k,
+  return (Way){.cut = k - i,
                .kept = k < j ? r->s[k - 1].cross : 0,
                .floor = front,
                .time = r->time[k] - r->time[i],
@@ -88,34 +94,43 @@ static int64_t fastest(const Way *w) {
   return time;
 }
 
-/* Betters the point of each need, by this way. Times fall as needs rise, so a way that is slower
- * than the point of the first need that it fits betters none. */
+/* The point of a way for a need; *x and *y: where its fronts stand, which only move on. */
+static RotorPoint way_at(const Way *w, int64_t need, uint32_t *x, uint32_t *y) {
+  RotorPoint p = {w->floor, w->time, w->cut};
+  if (w->rest) {
+    const Front *f = w->rest;
+    while (*x + 1 < f->count && w->kept + f->p[*x + 1].need <= need) ++*x;
+    p.need = larger(p.need, w->kept + f->p[*x].need);
+    p.time += f->p[*x].time;
+  }
+  if (w->again) {
+    const Front *f = w->again;
+    while (*y + 1 < f->count && f->p[*y + 1].need <= need) ++*y;
+    p.need = larger(p.need, f->p[*y].need);
+    p.time += f->p[*y].time;
+  }
+  return p;
+}
+
+/* Betters the point of each need, by this way. Times fall as needs rise, so there is an end where
+ * the way at its fastest is no faster than the point. */
 static void try_way(const Way *w, const int64_t *need, RotorPoint *best, uint32_t count) {
   uint32_t x = 0, y = 0, t = 0;
-  int64_t low = least(w);
+  int64_t low = least(w), fast = fastest(w);
   while (t < count && need[t] < low) t++;
-  if (t < count && best[t].need >= 0 && fastest(w) > best[t].time) return;
-  for (; t < count; t++) {
-    RotorPoint p = {w->floor, w->time, w->cut};
-    if (w->rest) {
-      while (x + 1 < w->rest->count && w->kept + w->rest->p[x + 1].need <= need[t]) x++;
-      p.need = larger(p.need, w->kept + w->rest->p[x].need);
-      p.time += w->rest->p[x].time;
-    }
-    if (w->again) {
-      while (y + 1 < w->again->count && w->again->p[y + 1].need <= need[t]) y++;
-      p.need = larger(p.need, w->again->p[y].need);
-      p.time += w->again->p[y].time;
-    }
+  for (; t < count && (best[t].need < 0 || best[t].time >= fast); t++) {
+    RotorPoint p = way_at(w, need[t], &x, &y);
     if (best[t].need < 0 || p.time < best[t].time ||
         (p.time == best[t].time && p.need < best[t].need))
       best[t] = p;
+    if (p.time == fast) return;
   }
 }
 
 /* The next distance of a boundary. */
-static uint32_t further(const Rotor *r, uint32_t d) {
-  return r->n <= FEW_STAGES ? d + 1 : d + 1 + d / 16;
+static uint32_t further(const Rotor *r, int depth, uint32_t d) {
+  uint32_t part = r->n > FEW_STAGES ? 16 : depth ? 8 : r->n;
+  return d + 1 + d / part;
 }
 
 static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
@@ -123,7 +138,7 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
   uint32_t count = 0;
   ways[count++] = keep_tape(r, depth, i, j);
   int64_t front = 0;
-  for (uint32_t d = 1, done = 0; depth < r->depth && i + d <= j; d = further(r, d)) {
+  for (uint32_t d = 1, done = 0; depth < r->depth && i + d <= j; d = further(r, depth, d)) {
     uint32_t k = i + d;
     for (; done < d; done++) front = larger(front, r->s[i + done].front);
     if (k == j && depth) break; /* the last boundary is kept at depth 0 only */
@@ -147,10 +162,25 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
   for (uint32_t w = 0; w < count; w++) try_way(&ways[w], need, best, points);
   uint32_t kept = 0;
   for (uint32_t t = 0; t < points; t++)
-    if (!kept || best[t].time < best[kept - 1].time) best[kept++] = best[t];
+    if (best[t].need >= 0 && (!kept || best[t].time < best[kept - 1].time)) best[kept++] = best[t];
   Front *f = front_of(r, depth, i, j);
   *f = (Front){kept, ARENA_ARRAY(r->a, RotorPoint, kept)};
   memcpy(f->p, best, kept * sizeof *best);
+}
+
+/* For each stage the earlier one with the longest run of equal stages. */
+static Twin *find_twins(Arena *a, const RotorStage *s, uint32_t n) {
+  Twin *twin = ARENA_ARRAY(a, Twin, n + 1);
+  for (uint32_t apart = 1; apart < n; apart++)
+    for (uint32_t i = n, run = 0; i-- > apart;) {
+      const RotorStage *x = &s[i], *y = &s[i - apart];
+      bool same = x->tape == y->tape && x->again == y->again && x->cross == y->cross &&
+                  x->front == y->front && x->back == y->back && x->alone == y->alone &&
+                  x->time == y->time;
+      run = same ? run + 1 : 0;
+      if (run > twin[i].length) twin[i] = (Twin){i - apart, run};
+    }
+  return twin;
 }
 
 /* Points of a front: the work of a table is about the same for each n. */
@@ -165,10 +195,17 @@ Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth) {
   *r = (Rotor){.a = a, .s = stages, .n = n, .depth = depth, .most = points_for(n)};
   r->time = ARENA_ARRAY(a, int64_t, n + 1);
   for (uint32_t i = 0; i < n; i++) r->time[i + 1] = r->time[i] + stages[i].time;
+  r->twin = find_twins(a, stages, n);
   for (; depth >= 0; depth--) {
     r->front[depth] = ARENA_ARRAY(a, Front, (size_t)(n + 1) * (n + 1));
     for (uint32_t length = 1; length <= n; length++)
-      for (uint32_t i = depth ? 0 : n - length; i + length <= n; i++) fill(r, depth, i, i + length);
+      for (uint32_t i = depth ? 0 : n - length; i + length <= n; i++) {
+        const Twin *t = &r->twin[i];
+        if (depth && length <= t->length)
+          *front_of(r, depth, i, i + length) = *front_of(r, depth, t->from, t->from + length);
+        else
+          fill(r, depth, i, i + length);
+      }
   }
   return r;
 }
@@ -188,8 +225,8 @@ static void rebuild(const Rotor *r, RotorPlan *p, int depth, uint32_t i, uint32_
     const Front *f = front_of(r, depth, i, j);
     uint32_t t = 0;
     while (t + 1 < f->count && f->p[t + 1].need <= need) t++;
-    uint32_t k = f->p[t].cut;
-    if (!k) {
+    uint32_t k = i + f->p[t].cut;
+    if (k == i) {
       p->depth[i] = (uint8_t)depth;
       p->inside[i] = around;
       need -= tape_of(r, depth, i++);

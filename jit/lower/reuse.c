@@ -5,6 +5,9 @@
  * those. A node is named by its number in the order in which the walk meets it. Groups with equal
  * texts have equal launches, except for the values.
  *
+ * A shelf keeps what was made for one graph for later ones, in copies of its own: candidates for a
+ * plan differ in few groups. Sizes are handles of a table, so it serves the graphs of one table.
+ *
  * Invariant: the text has all facts of a graph that lowering reads. These are ops, attributes,
  * types, whether a value is placed, and the order of nodes of the group; not provenance, users or
  * alias classes. */
@@ -24,8 +27,23 @@ typedef struct Known {
   const uint32_t *use;                    /* number of the node of each buffer's value */
 } Known;
 
+/* Known for any graph: `known` counts from the start of `low`. */
+typedef struct Shelved {
+  struct Shelved *next;
+  Known known;
+  Lowered low;
+} Shelved;
+
+struct Shelf {
+  Arena *a;
+  const DimTab *dims; /* of the graphs */
+  RegTile tile;
+  Shelved *first;
+};
+
 struct Alike {
   Known *known;
+  Shelf *shelf; /* or NULL */
   uint32_t *round; /* per node: the last group that met it */
   uint32_t *number;
   uint32_t rounds;
@@ -33,8 +51,21 @@ struct Alike {
   uint32_t count;
 };
 
-Alike *reuse_new(const Lower *l) {
+Shelf *reuse_shelf(Arena *a) {
+  Shelf *s = ARENA_NEW(a, Shelf);
+  *s = (Shelf){.a = a};
+  return s;
+}
+
+Alike *reuse_new(const Lower *l, Shelf *shelf) {
   Alike *s = ARENA_NEW(l->arena, Alike);
+  if (shelf && !shelf->first) {
+    shelf->dims = l->g->dims;
+    shelf->tile = l->tile;
+  }
+  bool fits = shelf && shelf->dims == l->g->dims && shelf->tile.rows == l->tile.rows &&
+              shelf->tile.columns == l->tile.columns;
+  s->shelf = fits ? shelf : NULL;
   size_t n = l->g->node_count + 1;
   s->round = ARENA_ARRAY(l->arena, uint32_t, n);
   s->number = ARENA_ARRAY(l->arena, uint32_t, n);
@@ -113,23 +144,30 @@ static bool write_group(Writer *w, const Group *x) {
 }
 
 /* ---- launches */
+
+/* Appends copies of launches and panels from the given ones on. */
+static void copy_launches(Arena *keep, const Lowered *from, size_t launch, size_t panel,
+                          Lowered *out) {
+  uint32_t like = (uint32_t)(out->count - launch), panels = (uint32_t)(out->panel_count - panel);
+  for (size_t i = launch; i < from->count; i++) {
+    const Launch *x = &from->launches[i];
+    Launch to = {.k = lp_copy(keep, x->k), .flops = x->flops, .like = (uint32_t)i + like};
+    to.bufs = ARENA_ARRAY(keep, BufUse, x->k->buf_count + 1);
+    to.args = ARENA_ARRAY(keep, ArgUse, x->k->arg_count + 1u);
+    if (x->k->buf_count) memcpy(to.bufs, x->bufs, x->k->buf_count * sizeof *to.bufs);
+    if (x->k->arg_count) memcpy(to.args, x->args, x->k->arg_count * sizeof *to.args);
+    for (size_t b = 0; b < x->k->buf_count; b++) to.bufs[b].panel += panels;
+    VEC_PUSH(keep, out->launches, out->count, out->cap, to);
+  }
+  for (size_t i = panel; i < from->panel_count; i++)
+    VEC_PUSH(keep, out->panels, out->panel_count, out->panel_cap, from->panels[i]);
+}
+
 static bool low_new(Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
   ArenaMark mark = arena_mark(l->arena);
   Lowered low = {0};
   bool ok = low_group(l, group, &low, e);
-  uint32_t panel = (uint32_t)out->panel_count;
-  for (size_t i = 0; i < low.count && ok; i++) {
-    Launch from = low.launches[i], to = {.k = lp_copy(keep, from.k), .flops = from.flops};
-    to.like = (uint32_t)out->count;
-    to.bufs = ARENA_ARRAY(keep, BufUse, from.k->buf_count + 1);
-    to.args = ARENA_ARRAY(keep, ArgUse, from.k->arg_count + 1u);
-    if (from.k->buf_count) memcpy(to.bufs, from.bufs, from.k->buf_count * sizeof *to.bufs);
-    if (from.k->arg_count) memcpy(to.args, from.args, from.k->arg_count * sizeof *to.args);
-    for (size_t b = 0; b < from.k->buf_count; b++) to.bufs[b].panel += panel;
-    VEC_PUSH(keep, out->launches, out->count, out->cap, to);
-  }
-  for (size_t i = 0; i < low.panel_count && ok; i++)
-    VEC_PUSH(keep, out->panels, out->panel_count, out->panel_cap, low.panels[i]);
+  if (ok) copy_launches(keep, &low, 0, 0, out);
   arena_rewind(l->arena, mark);
   return ok;
 }
@@ -170,6 +208,32 @@ static const uint32_t *uses_of(const Alike *s, const Known *k, Arena *a, const L
   return use;
 }
 
+static bool same(const Known *k, uint64_t hash, const Buf *text) {
+  return k->hash == hash && k->text_n == text->n && !memcmp(k->text, text->s, text->n);
+}
+
+/* Appends what the shelf has for a group. */
+static void take(const Alike *s, const Shelved *x, Arena *keep, Lowered *out) {
+  size_t i = out->count;
+  const uint32_t *use = x->known.use;
+  copy_launches(keep, &x->low, 0, 0, out);
+  for (; i < out->count; i++)
+    for (size_t b = 0; b < out->launches[i].k->buf_count; b++) {
+      BufUse *u = &out->launches[i].bufs[b];
+      if (u->kind == USE_VALUE) u->v.node = s->met[*use++];
+    }
+}
+
+static void shelve(const Alike *s, const Known *k, const Lowered *out) {
+  Shelf *f = s->shelf;
+  Shelved *x = ARENA_NEW(f->a, Shelved);
+  *x = (Shelved){.next = f->first, .known = *k};
+  x->known.text = arena_strdup(f->a, k->text, k->text_n);
+  x->known.use = uses_of(s, k, f->a, out);
+  copy_launches(f->a, out, k->launch, k->panel, &x->low);
+  f->first = x;
+}
+
 bool reuse_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *out, GErr *e) {
   ArenaMark mark = arena_mark(l->arena);
   Writer w = {.s = s, .l = l};
@@ -177,21 +241,25 @@ bool reuse_lower(Alike *s, Lower *l, const Group *group, Arena *keep, Lowered *o
   bool written = write_group(&w, group);
   uint64_t hash = written ? XXH3_64bits(w.b.s, w.b.n) : 0;
   for (const Known *k = s->known; k && written; k = k->next) {
-    if (k->hash != hash || k->text_n != w.b.n || memcmp(k->text, w.b.s, w.b.n)) continue;
+    if (!same(k, hash, &w.b)) continue;
     low_again(s, k, keep, out);
     arena_rewind(l->arena, mark);
     return true;
   }
+  const Shelved *x = written && s->shelf ? s->shelf->first : NULL;
+  while (x && !same(&x->known, hash, &w.b)) x = x->next;
   Known new = {s->known, hash, w.b.s, w.b.n, out->count, 0, out->panel_count, 0, NULL};
-  bool ok = low_new(l, group, keep, out, e);
+  if (x) take(s, x, keep, out);
+  bool ok = x || low_new(l, group, keep, out, e);
   if (!ok || !written) {
     arena_rewind(l->arena, mark);
     return ok;
   }
   new.launches = out->count - new.launch;
   new.panels = out->panel_count - new.panel;
-  new.use = uses_of(s, &new, l->arena, out);
+  new.use = x ? x->known.use : uses_of(s, &new, l->arena, out);
   if (!new.use) return true;
+  if (!x && s->shelf) shelve(s, &new, out);
   s->known = ARENA_NEW(l->arena, Known);
   *s->known = new;
   return true;

@@ -7,9 +7,13 @@
 #include "jit/lower/lower.h"
 
 typedef struct Alike Alike;
+typedef struct Shelf Shelf; /* also in jit/plan/jit.h */
 
-/* A table for the groups of l->g, in l->arena. */
-Alike *reuse_new(const Lower *l);
+/* For groups of several graphs, all in `a`. */
+Shelf *reuse_shelf(Arena *a);
+/* A table for the groups of l->g, in l->arena. `shelf`, which may be NULL, serves and gets groups
+ * that are new to this graph. */
+Alike *reuse_new(const Lower *l, Shelf *shelf);
 /* Has the contract of low_group. Launch.like is the number of the first launch of `out` with the
  * same kernel, which may be its own. Kernels, uses and panels are copied into `keep`; the working
  * memory of lowering is freed. */

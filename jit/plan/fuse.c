@@ -179,7 +179,7 @@ typedef struct NodeInfo {
 } NodeInfo;
 
 typedef struct Fuse {
-  Arena *a;
+  Arena *keep, *a; /* keep: of groups */
   const Graph *g;
   const int64_t *env; /* typical sizes, or NULL */
   NodeInfo *n;
@@ -1000,14 +1000,14 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
       if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
     }
     if (to == GROUP_DOT || to == GROUP_CONV)
-      return arena_printf(f->a, "`%s` reads it many times", op);
-    if (to != GROUP_POINT && to != GROUP_REDUCE) return arena_printf(f->a, "`%s` reads memory", op);
+      return arena_printf(f->keep, "`%s` reads it many times", op);
+    if (to != GROUP_POINT && to != GROUP_REDUCE) return arena_printf(f->keep, "`%s` reads memory", op);
     if (p->kind == GROUP_DOT || p->kind == GROUP_CONV)
-      return arena_printf(f->a, "`%s` needs other elements than the one at hand", op);
-    if (way == WAY_MANY || way == WAY_ROW) return arena_printf(f->a, "`%s` repeats it", op);
-    if (way != WAY_SAME) return arena_printf(f->a, "`%s` reads it in another order", op);
+      return arena_printf(f->keep, "`%s` needs other elements than the one at hand", op);
+    if (way == WAY_MANY || way == WAY_ROW) return arena_printf(f->keep, "`%s` repeats it", op);
+    if (way != WAY_SAME) return arena_printf(f->keep, "`%s` reads it in another order", op);
     if (x->reader_count > 1) return "several groups read it";
-    return arena_printf(f->a, "`%s` goes over another space, or over what is made after this", op);
+    return arena_printf(f->keep, "`%s` goes over another space, or over what is made after this", op);
   }
   return "nothing follows";
 }
@@ -1073,8 +1073,8 @@ static Group finish(Fuse *f, uint32_t part) {
   add_clones(f, p);
   add_remade(f, part);
   qsort(p->nodes, p->count, sizeof *p->nodes, by_number);
-  x.nodes = ARENA_ARRAY(f->a, uint32_t, p->count + 1);
-  x.outs = ARENA_ARRAY(f->a, Val, 2 * p->count + 1);
+  x.nodes = ARENA_ARRAY(f->keep, uint32_t, p->count + 1);
+  x.outs = ARENA_ARRAY(f->keep, Val, 2 * p->count + 1);
   int reduces = 0;
   bool more = false; /* an out is no reduction */
   for (uint32_t i = 0; i < p->count; i++) {
@@ -1087,7 +1087,7 @@ static Group finish(Fuse *f, uint32_t part) {
     if (!x.reason) x.reason = reason_of(f, p, node);
     more |= !reduce;
     if (n->result_count > 2)
-      x.outs = arena_grow(f->a, x.outs, (2 * p->count + 1) * sizeof(Val),
+      x.outs = arena_grow(f->keep, x.outs, (2 * p->count + 1) * sizeof(Val),
                           (n->result_count + 1u) * sizeof(Val));
     Val of;
     Val user = {f->user[node], 0};
@@ -1174,9 +1174,9 @@ static bool put_out(Fuse *f, Groups *out) {
   return f->goal == NOBODY;
 }
 
-void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out) {
+void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out) {
   stack_check();
-  Fuse f = {.a = a, .g = g, .env = env};
+  Fuse f = {.keep = keep, .a = a, .g = g, .env = env};
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);
   f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
@@ -1196,5 +1196,5 @@ void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out)
   /* Groups wait for each other, since the search missed a cycle. Single nodes never do. */
   CK_ASSERT(a->mem, !apart);
   out->count = 0;
-  fuse(a, g, env, true, out);
+  fuse(keep, a, g, env, true, out);
 }

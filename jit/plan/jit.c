@@ -11,6 +11,7 @@
 
 #include "graph/cost.h"
 #include "graph/structure.h"
+#include "jit/lower/reuse.h"
 #include "jit/plan/plan.h"
 
 Jit *jit_open(Mem *m, const JitConfig *c) {
@@ -177,7 +178,7 @@ static void free_unless_kept(void *obj) {
 }
 
 /* Makes a function without code. It is on the pool until it is marked as kept. */
-static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
+static JitFn *make(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
   stack_check();
   Mem *m = j->mem;
   JitFn *f = mem_need(m, NULL, 0, sizeof *f);
@@ -194,7 +195,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
   f->reference = by_reference(g);
   f->hosts = calls_hosts(g);
   if (f->reference) return f;
-  Plan *p = f->plan = plan_make(a, &f->temp, g, env, j->target, j->config.apart);
+  Plan *p = f->plan = plan_make(a, &f->temp, g, env, j->target, j->config.apart, shelf);
   arena_free(&f->temp);
   size_t widest = 0;
   for (size_t i = 0; i < p->low.count; i++) {
@@ -222,7 +223,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env) {
     const GNode *n = &p->g->nodes[p->steps[i].node];
     if (p->steps[i].kind != STEP_NODE) continue;
     for (uint32_t k = 0; k < n->region_count; k++) {
-      JitFn *r = make(j, p->g->regions[n->region0 + k], env);
+      JitFn *r = make(j, p->g->regions[n->region0 + k], env, shelf);
       f->regions[n->region0 + k] = r;
       r->kept = true; /* freed with f */
       r->parent = f;
@@ -243,9 +244,9 @@ bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
 }
 
 /* Makes a function without code, and counts it. It is on the pool until it is marked as kept. */
-static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
+static JitFn *plan(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
   double start = now();
-  JitFn *f = make(j, g, env);
+  JitFn *f = make(j, g, env, shelf);
   j->count.plans++;
   j->count.plan_seconds += now() - start;
   return f;
@@ -254,7 +255,7 @@ static JitFn *plan(Jit *j, const Graph *g, const int64_t *env) {
 JitFn *jit_compile(Jit *j, const Graph *g, const int64_t *env, const Interrupt *interrupt,
                    GErr *e) {
   size_t mark = mem_pool_mark(j->mem);
-  JitFn *f = plan(j, g, env);
+  JitFn *f = plan(j, g, env, NULL);
   bool ok = f->kept = jit_code(f, interrupt, e);
   mem_pool_drain(j->mem, mark);
   return ok ? f : NULL;
@@ -288,9 +289,13 @@ void jit_free(JitFn *f) {
   }
 }
 
-JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env) {
+Shelf *jit_shelf(Arena *a) {
+  return reuse_shelf(a);
+}
+
+JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
   size_t mark = mem_pool_mark(j->mem);
-  JitFn *f = plan(j, g, env);
+  JitFn *f = plan(j, g, env, shelf);
   f->kept = true;
   mem_pool_drain(j->mem, mark);
   return f;

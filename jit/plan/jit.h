@@ -54,8 +54,12 @@ void jit_free(JitFn *f); /* NULL is fine */
 /* Has the contract of gr_run (graph/ir.h). With c->after or in anomaly mode it calls gr_run. */
 bool jit_run(JitFn *f, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at);
 
-/* Makes a function without code, which is enough for jit_peak and jit_print_plan. Never NULL. */
-JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env);
+/* Kernels of functions planned before, for other plans of the same program, in `a`. */
+typedef struct Shelf Shelf;
+Shelf *jit_shelf(Arena *a);
+/* Makes a function without code, which is enough for jit_peak and jit_print_plan. Never NULL.
+ * `shelf` (may be NULL) gives and gets kernels; the function keeps no part of it. */
+JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf);
 /* Makes the code of a planned function. False with `e` (e->nomem: there is no room for it). */
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e);
 /* The kernels of f, each counted once, that are neither loaded nor installed nor in the cache, so

@@ -404,7 +404,7 @@ static uint32_t forward_end(const Plan *p, Arena *temp) {
 }
 
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
-                bool apart) {
+                bool apart, Shelf *shelf) {
   Plan *p = ARENA_NEW(a, Plan);
   p->arena = a;
   p->inputs = g->input_count;
@@ -423,9 +423,9 @@ Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const
   }
   m.lower = (Lower){.arena = temp, .g = g, .placed = m.placed};
   m.lower.tile = (RegTile){target->tile_rows, target->tile_columns};
-  m.alike = reuse_new(&m.lower);
+  m.alike = reuse_new(&m.lower, shelf);
   Groups groups = {0};
-  fuse(a, g, env, apart, &groups);
+  fuse(a, temp, g, env, apart, &groups);
   order_groups(temp, g, env, &groups);
   for (size_t i = 0; i < groups.count; i++) add_kernels(&m, groups.items[i]);
   for (size_t i = 0; i < p->groups.count; i++) {
@@ -469,7 +469,7 @@ int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env) {
   Groups groups = {0};
   g = gr_flatten(temp, g, &origin);
   g = plan_tables(temp, g, &origin, &tables);
-  fuse(temp, g, env, false, &groups);
+  fuse(temp, temp, g, env, false, &groups);
   for (size_t i = 0; i < groups.count; i++)
     if (!group_has_kernel(&groups.items[i])) return 0; /* its results do not lie in the arena */
   return order_groups(temp, g, env, &groups);

@@ -21,8 +21,9 @@ typedef struct Groups {
 } Groups;
 /* Cuts g (flat: gr_flatten) into groups, in an order in which they can run. Effects keep their
  * order, and a node that may fail stays before the effects that follow it. `apart`: each node is a
- * group. `env` holds typical sizes, or is NULL. */
-void fuse(Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out);
+ * group. `env` holds typical sizes, or is NULL. `keep`: of what groups point to; `a`: of all else,
+ * out->items, too. */
+void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out);
 /* Makes a group of one node. False for a view, a generator or an input, which never are groups.
  * `used` tells for each entry of g->types whether a node outside reads the value. */
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
@@ -162,9 +163,9 @@ typedef struct Plan {
 
 typedef struct Bound Bound; /* bind.c */
 /* The plan lives in `a`. `temp` holds working memory, which the caller frees. `env` holds typical
- * sizes, or is NULL. */
+ * sizes, or is NULL. `shelf`: see jit_plan. */
 Plan *plan_make(Arena *a, Arena *temp, const Graph *g, const int64_t *env, const EngTarget *target,
-                bool apart);
+                bool apart, Shelf *shelf);
 /* A lower bound of the arena of such a plan, from values without panels. 0: not known. */
 int64_t plan_least(Arena *temp, const Graph *g, const int64_t *env);
 /* ---- transfer.c */

@@ -40,7 +40,7 @@ static void show_groups(Arena *a, const Graph *g, Show s) {
   Groups groups = {0};
   g = gr_flatten(a, g, &origin);
   g = plan_tables(a, g, &origin, &tables);
-  fuse(a, g, NULL, false, &groups);
+  fuse(a, a, g, NULL, false, &groups);
   for (size_t i = 0; i < groups.count; i++) {
     const Group *x = &groups.items[i];
     line(&s);
@@ -312,7 +312,7 @@ void jit_show(Mem *m, EngLevel level, const Graph *g, JitShow what, Buf *out) {
   JitConfig walk = {.walk = true, .engine = {.level = level}};
   Jit *j = jit_open(m, &walk);
   mem_pool_add(m, j, (void (*)(void *))jit_close);
-  JitFn *f = jit_plan(j, g, NULL);
+  JitFn *f = jit_plan(j, g, NULL, NULL);
   mem_pool_add(m, f, (void (*)(void *))jit_free);
   int64_t *env = ARENA_ARRAY(&f->arena, int64_t, f->symbols + 1u);
   for (Sym i = 0; i < f->symbols; i++) env[i] = SHOWN_SIZE;

@@ -59,6 +59,7 @@ typedef struct Chooser {
   const int64_t *budget; /* per block: bytes, -1 = none; NULL: as written */
   bool all;              /* every candidate is planned, and keeps its plan */
   Arena *plans, *temp;   /* of candidates; temp: while they are made */
+  Shelf *shelf;          /* of their plans; NULL: none */
   uint8_t *result;       /* see reserve_result */
   int64_t *result_dense;
   InputMemory result_memory;
@@ -213,8 +214,8 @@ static void plan_runs(Chooser *h, Candidate *c) {
   Arena *temp = &p->arena;
   size_t blocks = tab ? tab->count : 0;
   JitPeak one = {0}, two = {0};
-  JitFn *f = p->first = native_plan(s, p->runs.first, h->env), *b = NULL;
-  if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env);
+  JitFn *f = p->first = native_plan(s, p->runs.first, h->env, h->shelf), *b = NULL;
+  if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env, h->shelf);
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
   const InputMemory none = {0}, *in = h->memory ? h->memory : &none;
@@ -551,6 +552,7 @@ static Choice choose(Chooser *h) {
   h->open = ARENA_ARRAY(&s->scratch, bool, (tab ? tab->count : 0) + 1);
   for (uint32_t i = 0; tab && i < tab->count; i++) h->open[i] = open_block(s, h->g, i + 1);
   Planned *plans = candidates_apart(h);
+  if (!s->mem.limit) h->shelf = jit_shelf(&plans->arena); /* it takes memory */
   Best best = {.over = 1};
   if (s->config.plan >= 0)
     best = numbered(h);
@@ -593,6 +595,7 @@ size_t choice_curve(const ChoiceOf *of, Curve *out) {
   h.plans = of->a;
   h.temp = &s->scratch;
   make_candidates(&h);
+  h.shelf = jit_shelf(&s->scratch);
   const Timed *t = plan_all(&h, &n);
   *out = (Curve){.looked = h.count, .plans = ARENA_ARRAY(of->a, CurvePlan, n + 1)};
   if (n) out->knee = knee_of(t, n);

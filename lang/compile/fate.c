@@ -111,7 +111,7 @@ static void print_half(const CallReport *c, JitFn *f, const char *title, Buf *ou
 
 static JitFn *planned(const CallReport *c, const Graph *g, JitFn *made) {
   if (made) return made;
-  JitFn *f = native_plan(c->s, g, c->env);
+  JitFn *f = native_plan(c->s, g, c->env, NULL);
   mem_pool_add(&c->s->mem, f, (void (*)(void *))jit_free);
   return f;
 }

@@ -131,7 +131,7 @@ static int64_t leaf_bytes(const CallReport *c, ReportFigures *out, int64_t *dens
 /* ---- figures */
 static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env, JitFn *made) {
   if (made) return made;
-  JitFn *f = native_plan(s, g, env);
+  JitFn *f = native_plan(s, g, env, NULL);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
   return f;
 }

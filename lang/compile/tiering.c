@@ -175,8 +175,8 @@ static void dump_fn(Session *s, const JitFn *f, const Graph *g) {
   }
 }
 
-JitFn *native_plan(Session *s, const Graph *g, const int64_t *env) {
-  return jit_plan(open_jit(s), g, env);
+JitFn *native_plan(Session *s, const Graph *g, const int64_t *env, Shelf *shelf) {
+  return jit_plan(open_jit(s), g, env, shelf);
 }
 
 int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env) {
@@ -244,7 +244,7 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
                         GErr *e) {
   GErr why = {0};
   double start = native_clock();
-  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
+  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env, NULL);
   tell_wait(s, n->planned, name);
   if (jit_code(n->planned, &s->kernel.stop, &why))
     n->fn = n->planned;
@@ -275,7 +275,7 @@ static bool compile_now(Session *s, Native *n, const Graph *g, const char *name,
 /* Plans g and looks for code made before; sets n->fn if no kernel is missing. */
 static void look(Session *s, Native *n, const Graph *g, const int64_t *env) {
   GErr why;
-  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env);
+  if (!n->planned) n->planned = jit_plan(open_jit(s), g, env, NULL);
   JitMissing m = jit_missing(n->planned);
   n->looked = true;
   n->price = price_of(s, m);

@@ -28,8 +28,8 @@ void native_turn(void *session, Span at); /* RunCtx.turn of a session's runs */
 void native_ops_free(Session *s);         /* graphs of single operations */
 /* Prints a stage, PASS_FUSE .. PASS_PTX_90, of a graph that is not to be run. */
 void native_print(Session *s, Buf *out, const Graph *g, PassId stage, Span at);
-/* The plan of g without its code, for jit_peak. The caller frees it. */
-JitFn *native_plan(Session *s, const Graph *g, const int64_t *env);
+/* The plan of g without its code, for jit_peak. The caller frees it. `shelf`: see jit_plan. */
+JitFn *native_plan(Session *s, const Graph *g, const int64_t *env, Shelf *shelf);
 /* A lower bound of JitPeak.arena of that plan, found in less time; 0: not known. */
 int64_t native_least(Session *s, Arena *temp, const Graph *g, const int64_t *env);
 /* Makes the code of a planned function now. False if there is no room for it. If it fails for

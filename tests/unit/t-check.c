@@ -51,7 +51,7 @@ static void lifetimes(void *ud) {
     gen_open(&x, &arena, names_new(&arena), seed, seed % 2, seed % 5 == 0);
     x.effects = seed % 3 == 0;
     gen_graph(&x, 40);
-    Plan *p = plan_make(&arena, &temp, x.g, NULL, &eng_targets[ENG_X86_64_V4], seed % 4 == 0);
+    Plan *p = plan_make(&arena, &temp, x.g, NULL, &eng_targets[ENG_X86_64_V4], seed % 4 == 0, NULL);
     Try t = {.p = p};
     if (!check_msg(!broken(try_plan, t, NULL), "seed %d: %s", (int)seed, mem.bug)) return;
     for (size_t i = 0; i < p->slot_count; i++) {
@@ -127,7 +127,7 @@ static void stores(void *ud) {
   need(g != NULL);
   g->writes = writes;
   g->write_count = 2;
-  Plan *p = plan_make(&arena, &temp, g, NULL, &eng_targets[ENG_X86_64_V4], true);
+  Plan *p = plan_make(&arena, &temp, g, NULL, &eng_targets[ENG_X86_64_V4], true, NULL);
   Try t = {.p = p};
   check(!broken(try_plan, t, NULL));
   need(p->store_count == 2 && p->result_count == 0 && p->step_count == 2);
@@ -163,7 +163,7 @@ static void transfers(void *ud) {
   GErr e = {0};
   Graph *g = gr_read(&arena, names_new(&arena), text, sizeof text - 1, &e);
   if (!check_msg(g != NULL, "%s", e.text)) return;
-  Plan *p = plan_make(&arena, &temp, g, NULL, &eng_targets[ENG_X86_64_V4], true);
+  Plan *p = plan_make(&arena, &temp, g, NULL, &eng_targets[ENG_X86_64_V4], true, NULL);
   Try t = {.p = p};
   check(!broken(try_plan, t, NULL));
   need(p->transfer_count == 2 && p->transfers[0].leaves && !p->transfers[1].leaves);

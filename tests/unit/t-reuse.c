@@ -50,8 +50,8 @@ static void both(const Graph *given, bool apart) {
   arena_init(&temp, &mem);
   Lower l = {.arena = &temp, .g = g, .tile = tile, .placed = placed};
   Groups groups = {0};
-  fuse(&arena, g, NULL, apart, &groups);
-  Alike *s = reuse_new(&l);
+  fuse(&arena, &arena, g, NULL, apart, &groups);
+  Alike *s = reuse_new(&l, NULL);
   Lowered out = {0};
   for (size_t i = 0; i < groups.count; i++) {
     const Group *x = &groups.items[i];
