@@ -43,7 +43,7 @@ struct Shelf {
 
 struct Alike {
   Known *known;
-  Shelf *shelf; /* or NULL */
+  Shelf *shelf;    /* or NULL */
   uint32_t *round; /* per node: the last group that met it */
   uint32_t *number;
   uint32_t rounds;

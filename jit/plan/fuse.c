@@ -1001,13 +1001,15 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
     }
     if (to == GROUP_DOT || to == GROUP_CONV)
       return arena_printf(f->keep, "`%s` reads it many times", op);
-    if (to != GROUP_POINT && to != GROUP_REDUCE) return arena_printf(f->keep, "`%s` reads memory", op);
+    if (to != GROUP_POINT && to != GROUP_REDUCE)
+      return arena_printf(f->keep, "`%s` reads memory", op);
     if (p->kind == GROUP_DOT || p->kind == GROUP_CONV)
       return arena_printf(f->keep, "`%s` needs other elements than the one at hand", op);
     if (way == WAY_MANY || way == WAY_ROW) return arena_printf(f->keep, "`%s` repeats it", op);
     if (way != WAY_SAME) return arena_printf(f->keep, "`%s` reads it in another order", op);
     if (x->reader_count > 1) return "several groups read it";
-    return arena_printf(f->keep, "`%s` goes over another space, or over what is made after this", op);
+    return arena_printf(f->keep, "`%s` goes over another space, or over what is made after this",
+                        op);
   }
   return "nothing follows";
 }

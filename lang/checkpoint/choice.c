@@ -746,6 +746,7 @@ Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Gr
   r.g = rm_plan_graph(a, &less.plan);
   if (!plain) return r;
   Chooser h = {.s = s, .a = a, .g = b, .env = env};
+  if (!s->mem.limit) h.shelf = jit_shelf(&s->scratch);
   all.planned = on_pool(&s->mem);
   all.planned->runs.first = plain;
   bool pay = make_graphs(&h, &less) && pays(&h, &less, &all);

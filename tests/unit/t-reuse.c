@@ -41,7 +41,7 @@ static bool same_kernel(const Kernel *a, const Kernel *b) {
 }
 
 /* Lowers the groups of g with a memory, and each by itself. */
-static void both(const Graph *given, bool apart) {
+static void both(const Graph *given, bool apart, Shelf *shelf) {
   const uint32_t *origin;
   const Graph *g = gr_flatten(&arena, given, &origin);
   uint8_t *placed = ARENA_ARRAY(&arena, uint8_t, g->type_count + 1);
@@ -51,7 +51,7 @@ static void both(const Graph *given, bool apart) {
   Lower l = {.arena = &temp, .g = g, .tile = tile, .placed = placed};
   Groups groups = {0};
   fuse(&arena, &arena, g, NULL, apart, &groups);
-  Alike *s = reuse_new(&l, NULL);
+  Alike *s = reuse_new(&l, shelf);
   Lowered out = {0};
   for (size_t i = 0; i < groups.count; i++) {
     const Group *x = &groups.items[i];
@@ -115,10 +115,10 @@ static void equal_layers(void *ud) {
     const Graph *g = layers(6, 7), *other = layers(6, 3);
     if (!g || !other) return;
     launches = taken = 0;
-    both(g, apart);
+    both(g, apart, NULL);
     check_size(launches - taken, ==, launches / 6 + 1); /* the first layer reads an input */
     size_t all = taken;
-    both(other, apart);
+    both(other, apart, NULL);
     check_size(taken - all, <, all);
     check_size(taken - all, >, 0);
   }
@@ -134,10 +134,39 @@ static void random_graphs(void *ud) {
     gen_open(&x, &arena, names_new(&arena), seed, seed % 2, seed % 5 == 0);
     x.effects = seed % 3 == 0;
     gen_graph(&x, 60);
-    both(x.g, seed % 4 == 0);
+    both(x.g, seed % 4 == 0, NULL);
   }
   tap_note("%d of %d launches were taken over", (int)taken, (int)launches);
   check_size(taken, >, 20);
+}
+
+/* The shelf of a graph serves it again, and what is left of it without dead nodes, but no graph
+ * with sizes of its own. */
+static void shelves(void *ud) {
+  (void)ud;
+  for (uint64_t seed = 1; seed <= 200; seed++) {
+    arena_free(&arena);
+    arena_init(&arena, &mem);
+    Shelf *shelf = reuse_shelf(&arena);
+    Gen x, other;
+    gen_open(&x, &arena, names_new(&arena), seed, seed % 2, seed % 5 == 0);
+    gen_open(&other, &arena, names_new(&arena), seed, !(seed % 2), seed % 5 == 0);
+    gen_graph(&x, 60);
+    gen_graph(&other, 60);
+    both(x.g, seed % 4 == 0, shelf);
+    both(x.g, seed % 4 == 0, shelf);
+    both(gr_dce(&arena, x.g), seed % 4 == 0, shelf);
+    both(other.g, seed % 4 == 0, shelf);
+  }
+  const Graph *g = layers(6, 7);
+  Shelf *shelf = reuse_shelf(&arena);
+  both(g, false, shelf);
+  size_t used = arena.used, again;
+  both(g, false, shelf);
+  again = arena.used - used;
+  used = arena.used;
+  both(g, false, NULL);
+  check_size(again, ==, arena.used - used); /* nothing was added to the shelf */
 }
 
 static void in_arena(void (*f)(void *)) {
@@ -151,6 +180,7 @@ int main(void) {
   mem_init(&mem, NULL, NULL);
   TEST(in_arena(equal_layers), "of equal layers one is lowered");
   TEST(in_arena(random_graphs), "groups of random graphs take over what they would be given");
+  TEST(in_arena(shelves), "a shelf gives groups what they would be given");
   mem_close(&mem);
   return tap_done();
 }
