@@ -67,6 +67,16 @@ static bool plain_sizes(const Binder *w) {
   return true;
 }
 
+/* Products of tiles in registers, beside which all else in their kernels is little, do about so many
+ * times the operations of elementwise code. */
+enum { TILE_RATE = 16 };
+
+static bool has_tile(const Kernel *k) {
+  for (size_t i = 0; i < k->count; i++)
+    if (k->ins[i].op == LP_TILE) return true;
+  return false;
+}
+
 static bool bind_launch(Binder *w, const Step *s) {
   const Plan *p = w->f->plan;
   const Launch *l = &p->low.launches[s->launch];
@@ -114,6 +124,7 @@ static bool bind_launch(Binder *w, const Step *s) {
   if (!value(w, l->flops, 0, &x->work)) x->work = 0;
   /* A guess where lowering gave none: an operation for every 4 bytes that move. */
   if (x->work < x->bytes / 4) x->work = x->bytes / 4;
+  x->effort = has_tile(l->k) ? x->work / TILE_RATE : x->work;
   return true;
 }
 

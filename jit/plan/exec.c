@@ -12,7 +12,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "graph/run.h"
 #include "graph/structure.h"
@@ -165,10 +164,6 @@ static void of_arena(void *ud) {
 
 static bool no_memory(Exec *x) {
   return gerr_set(x->e, ERR_NOMEM, -1, "out of memory");
-}
-
-static bool stopped(Exec *x) {
-  return gerr_set(x->e, ERR_INTERRUPT, -1, "interrupted");
 }
 
 static bool value_dims(const Exec *x, Val v, int64_t *dim) {
@@ -363,7 +358,7 @@ static bool run_node(Exec *x, const Step *s) {
     if (ok) a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
     ok = a->t[k] != NULL;
   }
-  int turns = ok && s->turns ? turns_run(x->f, s, &x->inner, a->t, out, x->e) : 0;
+  int turns = ok && n->op == OP_LOOP ? turns_run(x->f, s, &x->inner, a->t, out, x->e, x->at) : 0;
   if (!turns) ok = ok && gr_run_node(p->g, s->node, &x->inner, a->t, out, x->e, x->at);
   ok &= turns >= 0;
   for (uint32_t k = 0; k < n->result_count && ok; k++) {
@@ -378,68 +373,6 @@ static bool run_node(Exec *x, const Step *s) {
   mem_pool_drain(m, mark);
   x->f->j->count.steps_ref++;
   return ok;
-}
-
-/* Runs a kernel without machine code, a few iterations at a time, so that it can be stopped. Each
- * access is checked. */
-static bool walk(Exec *x, const Kernel *k, const BoundLaunch *l, KStatus *st) {
-  Mem *m = x->c->mem;
-  Err e = {0};
-  bool ok = true;
-  for (int64_t lo = 0; lo < l->iterations && !st->failed && ok;) {
-    int64_t hi = l->iterations - lo > 64 ? lo + 64 : l->iterations;
-    if (x->last)
-      ok = lp_run_in(x->f->room, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e);
-    else if (interrupt_asked(x->c->interrupt))
-      ok = stopped(x);
-    else if (!lp_run_within(m, k, x->f->bufs, l->elements, l->args, lo, hi, st, &e)) {
-      ok = e.nomem ? no_memory(x)
-                   : gerr_set(x->e, ERR_BUG, -1, "a kernel reads or writes %s", e.text);
-    }
-    lo = hi;
-  }
-  return ok;
-}
-
-/* The place in the program of the operation of a step, for the message of an error. */
-static void place_of(Exec *x, const Step *s) {
-  const Plan *p = x->f->plan;
-  *x->at = p->g->provs[p->g->nodes[p->groups.items[s->group].root].prov];
-}
-
-/* Reports an address of checked machine code outside of its buffer. */
-static bool left_buffer(Exec *x, const Step *s, const BoundLaunch *l, const KStatus *st) {
-  const Kernel *k = x->f->plan->low.launches[s->launch].k;
-  const LBuf *b = &k->bufs[st->outside_buf];
-  int64_t at = st->outside_at / (int64_t)dt_size((DType)b->dtype);
-  char name[20], line[120], size[40] = "local";
-  if (b->kind != LB_LOCAL)
-    snprintf(size, sizeof size, "of %lld elements", (long long)l->elements[st->outside_buf]);
-  eng_words(x->f->j->engine, k, (LVal)(st->outside - 1), name, line);
-  place_of(x, s);
-  return gerr_set(x->e, ERR_BUG, -1, "kernel %s would leave b%d (%s) at element %lld: `%s`", name,
-                  (int)st->outside_buf, size, (long long)at, line);
-}
-
-static bool run_kernel(Exec *x, const Step *s, KStatus *st) {
-  JitFn *f = x->f;
-  const BoundLaunch *l = &x->b->launches[s->launch];
-  const Kernel *k = f->plan->low.launches[s->launch].k;
-  for (size_t i = 0; i < k->buf_count; i++) {
-    f->bufs[i] = (char *)f->root[l->bufs[i].root] + l->bufs[i].offset;
-  }
-  f->j->count.kernels++;
-  if (!f->j->engine) {
-    bool ok = walk(x, k, l, st);
-    if (!ok && x->e->code == ERR_BUG) place_of(x, s);
-    return ok;
-  }
-  if (!eng_run(f->j->engine, f->code[s->launch], f->bufs, l->args, l->iterations, l->work,
-               l->local_bytes, st, x->last ? NULL : x->c->interrupt) &&
-      !x->last) {
-    return stopped(x);
-  }
-  return !st->outside || left_buffer(x, s, l, st);
 }
 
 /* Releases the tensors and memory of a run, however it ends. */
@@ -469,7 +402,7 @@ static void run_release(void *obj) {
   f->running = false;
 }
 
-static void need_level(Jit *j, size_t depth) {
+void jit_level(Jit *j, size_t depth) {
   if (depth <= j->block_count) return;
   j->blocks =
       mem_need(j->mem, j->blocks, j->block_count * sizeof *j->blocks, depth * sizeof *j->blocks);
@@ -477,8 +410,7 @@ static void need_level(Jit *j, size_t depth) {
   j->block_count = depth;
 }
 
-/* This run's block of memory; NULL when out of memory. */
-static void *take_block(Jit *j, int64_t bytes) {
+void *jit_block(Jit *j, int64_t bytes) {
   JitBlock *k = &j->blocks[j->depth - 1];
   if (bytes == 0) bytes = 64;
   if ((size_t)bytes <= k->bytes) return k->p;
@@ -507,7 +439,7 @@ static bool same_input(const Exec *x, size_t i) {
 static bool prepare(Exec *x) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
-  x->arena = take_block(f->j, x->b->arena_bytes);
+  x->arena = jit_block(f->j, x->b->arena_bytes);
   if (!x->arena) return false;
   if (f->j->engine && x->b->local_bytes && !eng_scratch(f->j->engine, x->b->local_bytes))
     return false;
@@ -524,8 +456,6 @@ static bool prepare(Exec *x) {
   }
   return true;
 }
-
-enum { POISON = 0xff }; /* NaN in every dtype of floats, and no index */
 
 /* Result i, if it can be the tensor in place `from`, which nothing reads any more; else NULL. That
  * place has no tensor then. */
@@ -567,7 +497,7 @@ static bool make_results(Exec *x, uint32_t step, bool *done) {
     bool fresh = !r;
     if (fresh) r = tn_new(x->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
     if (!r) return false;
-    if (fresh && f->j->config.check) memset(tn_data(r), POISON, r->store->bytes);
+    if (fresh && f->j->config.check) memset(tn_data(r), JIT_POISON, r->store->bytes);
     f->results[i] = r;
     f->root[1 + p->g->input_count + i] = tn_data(r);
   }
@@ -659,28 +589,12 @@ static void store_values(Exec *x, uint32_t step, size_t *stored) {
   }
 }
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void note_time(const Exec *x, size_t step, double seconds) {
-  const Step *s = &x->f->plan->steps[step];
-  struct StepTime *t = &x->f->times[step];
-  t->seconds += seconds;
-  t->runs++;
-  if (s->kind != STEP_KERNEL) return;
-  t->bytes += x->b->launches[s->launch].bytes;
-  t->work += x->b->launches[s->launch].work;
-}
-
 /* Releases the values that nothing reads after this step. */
 static void poison_dead(const Exec *x, uint32_t step) {
   const Plan *p = x->f->plan;
   for (size_t i = 0; i < p->slot_count; i++) {
     if (p->slots[i].first == UINT32_MAX || x->b->last[i] != step) continue;
-    memset(x->arena + x->b->offset[i], POISON, (size_t)x->b->bytes[i]);
+    memset(x->arena + x->b->offset[i], JIT_POISON, (size_t)x->b->bytes[i]);
   }
 }
 
@@ -715,7 +629,7 @@ static Outcome run_step(Exec *x, uint32_t i, KStatus *st) {
   JitFn *f = x->f;
   const Plan *p = f->plan;
   const Step *s = &p->steps[i];
-  double start = f->times ? now() : 0;
+  double start = f->times && s->kind == STEP_NODE ? jit_now() : 0;
   bool done;
   if (!make_results(x, i, &done)) {
     if (!x->lost && !x->effects) return RUN_NO_ROOM;
@@ -727,11 +641,12 @@ static Outcome run_step(Exec *x, uint32_t i, KStatus *st) {
       x->e->operand = (int)p->origin[s->node];
       return RUN_ERROR;
     }
+    if (f->times) step_note(f, x->b, s, jit_now() - start);
   } else if (!s->moved && !done) {
-    if (!run_kernel(x, s, st)) return RUN_ERROR;
+    if (!launch_run(f, x->b, s, st, x->last ? NULL : x->c->interrupt, x->last, x->e, x->at))
+      return RUN_ERROR;
     if (st->failed) return RUN_FAILED;
   }
-  if (f->times && !s->moved && !done) note_time(x, i, now() - start);
   for (size_t k = 0; k < p->held_count; k++) {
     if (p->helds[k].last != i) continue;
     tn_unref(f->helds[k]);
@@ -750,7 +665,7 @@ static Outcome run_steps(Exec *x, Tensor **out) {
   memset(f->gone, 0, p->g->input_count);
   memset(f->begun, 0, p->transfer_count * sizeof *f->begun);
   if (!prepare(x)) return RUN_NO_ROOM;
-  if (f->j->config.check) memset(x->arena, POISON, (size_t)x->b->arena_bytes);
+  if (f->j->config.check) memset(x->arena, JIT_POISON, (size_t)x->b->arena_bytes);
   for (uint32_t i = 0; i <= p->step_count && o == RUN_OK; i++) {
     if (i > 0) o = run_step(x, i - 1, &st);
     end_copies(x, i);
@@ -949,7 +864,7 @@ static bool run_with(JitFn *f, Told *told, RunCtx *c, Tensor *const *in, Tensor 
   Mem *m = c->mem;
   size_t mark = mem_pool_mark(m);
   Account account;
-  need_level(f->j, f->j->depth + 1);
+  jit_level(f->j, f->j->depth + 1);
   if (!make_room(&x)) return false;
   mem_pool_reserve(m, 1);
   open_account(&x, &account);

@@ -7,7 +7,6 @@
 #include "jit/plan/jit.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "graph/cost.h"
 #include "graph/structure.h"
@@ -71,12 +70,6 @@ JitCount jit_count(const Jit *j) {
 }
 
 /* ---- compiling */
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static uint64_t count_nodes(const Graph *g) {
   uint64_t n = 0;
   for (size_t i = 0; i < g->node_count; i++) {
@@ -137,9 +130,9 @@ static void take_known(JitFn *f, JitMissing *m) {
 
 JitMissing jit_missing(JitFn *f) {
   JitMissing m = {0};
-  double start = now();
+  double start = jit_now();
   if (f->j->engine) take_known(f, &m);
-  f->j->count.code_seconds += now() - start;
+  f->j->count.code_seconds += jit_now() - start;
   return m;
 }
 
@@ -235,9 +228,9 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
 bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
   Jit *j = f->j;
   Err why = {0};
-  double start = now();
+  double start = jit_now();
   bool ok = !j->engine || (ask(f, &why) && receive(f, interrupt, &why));
-  j->count.code_seconds += now() - start;
+  j->count.code_seconds += jit_now() - start;
   if (ok) return true;
   if (interrupt_asked(interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   return gerr_set(e, why.nomem ? ERR_NOMEM : ERR_BUG, -1, "%s", why.text);
@@ -245,10 +238,10 @@ bool jit_code(JitFn *f, const Interrupt *interrupt, GErr *e) {
 
 /* Makes a function without code, and counts it. It is on the pool until it is marked as kept. */
 static JitFn *plan(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
-  double start = now();
+  double start = jit_now();
   JitFn *f = make(j, g, env, shelf);
   j->count.plans++;
-  j->count.plan_seconds += now() - start;
+  j->count.plan_seconds += jit_now() - start;
   return f;
 }
 
@@ -302,9 +295,9 @@ JitFn *jit_plan(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
 }
 
 int64_t jit_least(Jit *j, Arena *temp, const Graph *g, const int64_t *env) {
-  double start = now();
+  double start = jit_now();
   int64_t least = by_reference(g) ? 0 : plan_least(temp, g, env);
-  j->count.plan_seconds += now() - start;
+  j->count.plan_seconds += jit_now() - start;
   return least;
 }
 

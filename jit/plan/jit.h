@@ -26,6 +26,7 @@ typedef struct JitConfig {
   EngConfig engine;
   bool walk;    /* no machine code: kernels are walked in loop form (lp_run), to find faults */
   bool apart;   /* nothing is fused: each node is a group */
+  bool lists;   /* turns of loops are lists of kernels, where all of them could be one kernel */
   bool profile; /* takes times for jit_profile */
   /* To find faults: unused memory is filled with NaN between steps, and a run that takes another
    * number of bytes than jit_peak predicts is an error. */

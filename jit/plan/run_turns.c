@@ -1,30 +1,26 @@
-/* Runs a loop whose turns are one kernel (jit/lower/lower_turns.h).
+/* Runs a loop whose turns are one kernel (jit/lower/lower_turns.h), or each a list of kernels
+ * (run_list.c).
  *
  * In: the tensors of a `loop` node. Out: its results, as the evaluator would give them. Rows that
- * are kept lie in one tensor, which the kernel of the gradient reads as it is. A long loop runs in
+ * are kept lie in one tensor, which the loop of the gradient reads as it is. A long loop runs in
  * parts, so that it can be interrupted, with what it carries in memory between them. With `while`
  * parts grow, and so does the room for rows. What does not fit (rows that are tensors of their own,
  * no memory for all rows), or fails, is left to the evaluator. */
 #include <string.h>
 
 #include "graph/stash.h"
-#include "jit/plan/plan.h"
+#include "jit/plan/turns.h"
 
-enum { PART = 8192, FIRST = 64, FEW = 3 }; /* turns of a part; with `while`; under CKL_CHECK */
+/* Turns of a part; with `while`; of lists; under CKL_CHECK. */
+enum { PART = 8192, FIRST = 64, LIST_PART = 16, FEW = 3 };
 
-typedef struct Turns {
-  JitFn *f;
-  RunCtx *c;
-  const Graph *body;
-  const Kernel *k;
-  KernelFn code;
-  int carry, rows, inputs, gives;
-  bool reverse, goes_on, apart; /* apart: from the caller's carried values */
-  int64_t room;                 /* turns for which there are rows to keep */
-  Tensor **own; /* refs: dense inputs; what the body gives; turns and nodes that ran */
-  void **buf;
-  int64_t *arg; /* followed by the bytes of the buffers, for tested addresses */
-} Turns;
+/* Whether rows are dense, for a kernel all of them together. */
+static bool rows_fit(const Turns *t, const Tensor *x) {
+  int64_t step = 1;
+  for (int k = x->rank - 1; k > 0; step *= x->dim[k--])
+    if (x->stride[k] != step && x->dim[k] != 1) return false;
+  return !t->k || x->stride[0] == step || x->dim[0] == 1;
+}
 
 /* Dense tensors of all inputs; 0: the evaluator has to take the loop, -1: no memory. */
 static int take(Turns *t, Tensor *const *in, int64_t count) {
@@ -32,11 +28,21 @@ static int take(Turns *t, Tensor *const *in, int64_t count) {
   for (int i = 1; i < t->inputs; i++) {
     bool row = i > t->carry && i <= t->carry + t->rows;
     Tensor *x = row ? stash_rows(in[i]) : in[i];
-    if (!x || (row && (x->dim[0] < count || !tn_is_contiguous(x)))) return 0;
+    if (!x || (row && (x->dim[0] < count || !rows_fit(t, x)))) return 0;
     t->own[i] = row || tn_is_contiguous(x) ? tn_ref(x) : tn_contiguous(m, x);
     if (!t->own[i]) return -1;
   }
   return 1;
+}
+
+Tensor *turns_tensor(const Turns *t, int output, int64_t n) {
+  const Type *ty = gr_type(t->body, t->body->outputs[output]);
+  int kept = output >= t->carry;
+  int64_t dim[CKL_MAX_RANK];
+  dim[0] = n;
+  for (int k = 0; k < ty->rank; k++)
+    if (!dim_eval(t->body->dims, ty->dim[k], t->c->env, NULL, &dim[k + kept])) return NULL;
+  return tn_new(t->c->mem, DEV_CPU, (DType)ty->dtype, ty->rank + kept, dim);
 }
 
 /* Tensors of all results, with rows for `count` turns, of which `done` are there. False when out of
@@ -45,14 +51,7 @@ static bool make(Turns *t, int64_t count, int64_t done) {
   Mem *m = t->c->mem;
   t->room = count;
   for (int i = done ? t->carry : 0; i < t->gives; i++) {
-    const Type *ty = gr_type(t->body, t->body->outputs[i]);
-    bool kept = i >= t->carry;
-    int64_t dim[CKL_MAX_RANK];
-    dim[0] = count;
-    for (int k = 0; k < ty->rank; k++)
-      if (!dim_is_const(t->body->dims, ty->dim[k], &dim[k + kept])) return false;
-    Tensor **to = &t->own[t->inputs + i], *x;
-    x = tn_new(m, DEV_CPU, (DType)ty->dtype, ty->rank + kept, dim);
+    Tensor **to = &t->own[t->inputs + i], *x = turns_tensor(t, i, count);
     if (!x) return false;
     if (done) memcpy(tn_data(x), tn_data(*to), (size_t)(tn_bytes(x) / count * done));
     tn_unref(*to);
@@ -63,7 +62,7 @@ static bool make(Turns *t, int64_t count, int64_t done) {
   return *ran;
 }
 
-/* Runs `n` turns from number `first` on. */
+/* Runs `n` turns of the kernel from number `first` on. */
 static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
   Engine *engine = t->f->j->engine;
   int at = 0;
@@ -111,31 +110,41 @@ static Tensor *rows_of(const Turns *t, Tensor *x, int64_t turns) {
   return v ? stash_packed(m, v) : NULL;
 }
 
-int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e) {
+int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+              Prov *at) {
   const Graph *g = f->plan->g;
   const GNode *n = &g->nodes[s->node];
   Mem *m = c->mem;
   int64_t count = tn_get_i64(in[0], 0);
+  JitFn *body = f->regions[n->region0];
+  bool one = s->turns && !f->j->config.lists;
+  bool list = !one && body && list_fits(body) && !gr_attr(g, s->node, AT_COUNTER) &&
+              !gr_attr(g, s->node, AT_AGAIN);
+  if (!one && !list) return 0;
   if (count < 1 || c->after || (f->j->engine && eng_config(f->j->engine)->emulate)) return 0;
   Turns t = {.f = f,
              .c = c,
              .body = g->regions[n->region0],
-             .k = f->plan->low.launches[s->launch].k,
+             .k = one ? f->plan->low.launches[s->launch].k : NULL,
              .carry = (int)gr_attr_i(g, s->node, AT_CARRY, 0),
              .rows = (int)gr_attr_i(g, s->node, AT_MAPPED, 0),
              .reverse = gr_attr_i(g, s->node, AT_REVERSE, 0) != 0};
-  t.code = f->j->engine ? f->code[s->launch] : NULL;
+  t.code = t.k && f->j->engine ? f->code[s->launch] : NULL;
   t.inputs = (int)t.body->input_count;
   t.gives = (int)t.body->output_count;
   t.goes_on = gr_attr(g, s->node, AT_WHILE) != NULL;
   if (t.goes_on && !tn_get_i64(in[1], 0)) return 0;
-  size_t mark = mem_pool_mark(m), all = (size_t)(t.inputs + t.gives) + 1, bufs = t.k->buf_count;
+  size_t mark = mem_pool_mark(m), bufs = t.k ? t.k->buf_count : 0;
+  size_t all = (size_t)(t.inputs + t.gives) + 1 + (size_t)(list ? t.carry : 0);
   t.own = tn_refs(m, all, (all + bufs) * sizeof(void *) + (2 + bufs) * sizeof(int64_t));
   t.buf = (void **)(t.own + all);
   t.arg = (int64_t *)(void *)(t.buf + all + bufs);
-  int64_t most = f->j->config.check ? FEW : t.goes_on ? FIRST : PART, done = 0, nodes = 0;
+  int64_t most = list ? LIST_PART : f->j->config.check ? FEW : t.goes_on ? FIRST : PART, done = 0;
+  int64_t nodes = 0;
   int ok = take(&t, in, count);
-  if (ok > 0 && !make(&t, t.goes_on && count > most ? most : count, 0)) ok = 0;
+  int64_t rows = t.goes_on && count > most ? most : count;
+  if (ok > 0 && list) ok = list_open(&t, body, rows);
+  if (ok > 0 && !list && !make(&t, rows, 0)) ok = 0;
   KStatus st = {0};
   for (bool more = true; more && done < count && ok > 0;) {
     int64_t now = count - done < most ? count - done : most;
@@ -144,19 +153,26 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
       ok = -1;
       break;
     }
-    if (now > t.room - done && !make(&t, 2 * (done + now), done)) {
+    int64_t more_rows = now > t.room - done ? 2 * (done + now) : 0;
+    if (list && more_rows) list_settle(&t);
+    if (more_rows && !(list ? list_rows : make)(&t, more_rows, done)) {
       ok = 0; /* it says how far it comes */
       break;
     }
-    if (done && !go_on(&t)) {
+    if (!list && done && !go_on(&t)) {
       ok = -1;
       break;
     }
-    if (!part(&t, now, t.reverse ? count - 1 - done : done, &st, e)) ok = -1;
+    int64_t first = t.reverse ? count - 1 - done : done, ran = now;
+    if (!(list ? list_part(&t, now, first, &ran, &st, e, at) : part(&t, now, first, &st, e)))
+      ok = -1;
     if (ok > 0 && st.failed) ok = 0; /* it finds the turn, and says what is wrong */
-    if (ok > 0) nodes += tn_get_i64(t.own[all - 1], 1);
-    if (t.goes_on && ok > 0) {
-      now = tn_get_i64(t.own[all - 1], 0);
+    if (!list && ok > 0) nodes += tn_get_i64(t.own[t.inputs + t.gives], 1);
+    if (list) {
+      more = ran == now;
+      now = ran;
+    } else if (t.goes_on && ok > 0) {
+      now = tn_get_i64(t.own[t.inputs + t.gives], 0);
       more = tn_get_i64(t.own[t.inputs], 0) != 0;
       if (!f->j->config.check && most < PART) most *= 2;
     }
@@ -164,6 +180,7 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
       c->turn(c->turn_ud, g->provs[n->prov].span);
     done += now;
   }
+  if (list && ok > 0) list_settle(&t);
   for (int i = 0; i < t.gives && ok > 0; i++) {
     Tensor *x = t.own[t.inputs + i];
     t.own[t.inputs + i] = NULL;
@@ -172,8 +189,8 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
     if (!*to) ok = -1;
   }
   if (ok > 0 && t.goes_on && !(out[t.carry] = tn_scalar_i64(m, DEV_CPU, DT_I64, done))) ok = -1;
-  nodes += done * (int64_t)(t.body->node_count - t.body->input_count);
-  if (ok > 0) c->nodes_run += (uint64_t)nodes;
+  if (!list) nodes += done * (int64_t)(t.body->node_count - t.body->input_count);
+  if (ok > 0) c->nodes_run += (uint64_t)nodes + t.nodes;
   mem_pool_drain(m, mark);
   if (ok < 0 && !e->code) gerr_set(e, ERR_NOMEM, -1, "out of memory");
   return ok;

@@ -123,6 +123,7 @@ static Jit *open_jit(Session *s) {
   JitConfig c = {.walk = s->config.cpu == CPU_LOOPS,
                  .profile = s->config.profile,
                  .check = s->mem.check,
+                 .lists = wanted("CKL_LISTS"),
                  .addresses = wanted("CKL_CHECK_ADDRESS") && s->config.cpu != CPU_EMULATOR};
   EngConfig *g = &c.engine;
   *g = (EngConfig){.level = (EngLevel)s->config.level,

@@ -1,0 +1,427 @@
+/* Runs turns of a loop as a list of launches.
+ *
+ * In: a loop whose body is kernels, and branches of such, bound for its sizes. Out: what its turns
+ * give. A turn changes addresses, and nothing is made for it: results are written where they stay,
+ * and a carried value goes to and fro between two tensors, or is a row.
+ *
+ * Each output of a function has a source: a result of its plan, or an input. A result has one
+ * output as its home, a row if one is of it; the others are copied, or read where it is by the next
+ * turn. Rows of what a turn gets are no copies: rows of an input that does not change are one row,
+ * and a carried value that is kept before its turn is written to the row of the next turn.
+ * Invariant: no turn writes what it carries in, or a tensor of the caller. */
+#include <string.h>
+
+#include "graph/opcode.h"
+#include "jit/plan/turns.h"
+
+enum { NONE = -1 };
+
+typedef struct Gives { /* an output */
+  bool input, home;    /* its source: an input, or a result whose home it is */
+  bool shared;         /* a row of the loop: it lies in the memory of something else */
+  uint32_t root;       /* the source's address, in JitFn.root */
+  size_t bytes;
+} Gives;
+
+typedef struct ListFn ListFn;
+struct ListFn {
+  ListFn *next; /* all */
+  JitFn *f;
+  Bound *b;
+  Gives *gives;   /* per output */
+  void **out;     /* per output: where it is written */
+  ListFn **sides; /* two per step; NULL: a kernel */
+};
+
+typedef struct List {
+  Arena a;
+  ListFn *all, *body;
+  int64_t number; /* of the turn: input 0 of the body */
+  Gives *gives;   /* of the body */
+  size_t *row;    /* per input: bytes from one row to the next; 0: it is the same in each turn */
+  void **cur;     /* per carried value */
+  int *before;    /* per carried value: the output that keeps it before each turn, or NONE */
+} List;
+
+/* ---- what fits */
+
+/* The value in memory that has the elements of v in order, when a step begins; or VAL_NONE. */
+static Val source_of(const Plan *p, Val v, uint32_t step) {
+  const Graph *g = p->g;
+  while (!plan_there(p, v, step)) {
+    OpCode op = (OpCode)g->nodes[v.node].op;
+    if (op != OP_ALIAS && op != OP_STOP && op != OP_RESHAPE) return VAL_NONE;
+    v = gr_operand(g, v.node, 0);
+  }
+  return v;
+}
+
+static bool branch_fits(const JitFn *f, uint32_t step) {
+  const Plan *p = f->plan;
+  const GNode *n = &p->g->nodes[p->steps[step].node];
+  if (n->op != OP_BRANCH) return false;
+  for (uint32_t k = 0; k < n->operand_count; k++)
+    if (val_none(source_of(p, p->g->operands[n->operand0 + k], step))) return false;
+  if (gr_type(p->g, p->g->operands[n->operand0])->dtype != DT_BOOL) return false;
+  for (uint32_t k = 0; k < n->region_count; k++)
+    if (!f->regions[n->region0 + k] || !list_fits(f->regions[n->region0 + k])) return false;
+  return true;
+}
+
+bool list_fits(const JitFn *f) {
+  const Plan *p = f->plan;
+  stack_check();
+  if (f->reference || f->hosts || p->store_count || p->transfer_count) return false;
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    if (p->steps[i].from.kind) return false;
+    if (p->steps[i].kind != STEP_KERNEL && !branch_fits(f, i)) return false;
+  }
+  for (size_t i = 0; i < p->g->output_count; i++) {
+    Val v = source_of(p, p->g->outputs[i], UINT32_MAX);
+    if (val_none(v) || gr_type(p->g, v)->kind != TK_TENSOR) return false;
+    if (p->place[plan_index(p->g, v)].kind == PLACE_ARENA) return false;
+  }
+  return true;
+}
+
+/* ---- the start */
+static void release(void *obj) {
+  List *l = obj;
+  for (ListFn *x = l->all; x; x = x->next) x->f->running = false;
+  Arena a = l->a; /* l lies in it */
+  arena_free(&a);
+}
+
+static bool is_row(const Turns *t, int input) {
+  return input > t->carry && input <= t->carry + t->rows;
+}
+
+/* The number of the address of a place in JitFn.root; 0: it is in the arena. */
+static uint32_t root_of(const Plan *p, Place at) {
+  uint32_t results = 1 + (uint32_t)p->g->input_count, helds = results + (uint32_t)p->result_count;
+  return at.kind == PLACE_INPUT    ? 1 + at.index
+         : at.kind == PLACE_RESULT ? results + at.index
+         : at.kind == PLACE_HELD   ? helds + at.index
+                                   : 0;
+}
+
+static size_t bytes_of(const RunCtx *c, const Graph *g, Val v) {
+  const Type *ty = gr_type(g, v);
+  size_t n = dt_size((DType)ty->dtype);
+  for (int k = 0; k < ty->rank; k++) {
+    int64_t d = 0; /* the function is bound for these sizes */
+    CK_ASSERT(c->mem, dim_eval(g->dims, ty->dim[k], c->env, NULL, &d));
+    n *= (size_t)d;
+  }
+  return n;
+}
+
+/* Makes the list of f and of the sides of its branches; NULL: the evaluator has to take it. Each
+ * value that a branch gives has memory of its own, unless it is an output. */
+static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
+  stack_check();
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  GErr e;
+  Prov at;
+  if (f->running) return NULL;
+  Bound *b = bound_find(f, c->env);
+  if (!b || !b->checked) {
+    if (!gr_check_sizes(f->g, c->env, &e, &at)) return NULL; /* the evaluator says what it is */
+    b = bound_get(f, c->env);
+    b->checked = true;
+  }
+  if (b->reference) return NULL;
+  ListFn *x = ARENA_NEW(&l->a, ListFn);
+  *x = (ListFn){.f = f, .b = b};
+  x->gives = ARENA_ARRAY(&l->a, Gives, g->output_count + 1);
+  x->out = ARENA_ARRAY(&l->a, void *, g->output_count + 1);
+  x->sides = ARENA_ARRAY(&l->a, ListFn *, 2 * p->step_count + 1);
+  for (size_t i = 0; i < g->output_count; i++) {
+    Place from = p->place[plan_index(g, source_of(p, g->outputs[i], UINT32_MAX))];
+    Gives *y = &x->gives[i];
+    *y = (Gives){.input = from.kind == PLACE_INPUT, .root = root_of(p, from)};
+    y->bytes = bytes_of(c, g, g->outputs[i]);
+    y->home = !y->input;
+    for (size_t k = 0; k < i; k++) y->home &= x->gives[k].root != y->root;
+  }
+  for (size_t i = p->inputs; i < g->input_count; i++) f->root[1 + i] = tn_data(f->in[i]);
+  for (uint32_t i = 0; i < p->held_count; i++)
+    f->root[root_of(p, (Place){PLACE_HELD, i})] =
+        arena_alloc(&l->a, bytes_of(c, g, p->helds[i].v) + 64);
+  for (size_t i = 0; i < p->step_count; i++) {
+    const GNode *n = &g->nodes[p->steps[i].node];
+    for (uint32_t k = 0; p->steps[i].kind == STEP_NODE && k < 2; k++)
+      if (!(x->sides[2 * i + k] = open_fn(l, c, f->regions[n->region0 + k]))) return NULL;
+  }
+  x->next = l->all;
+  l->all = x;
+  f->running = true;
+  return x;
+}
+
+/* Whether the tensors are what the body was bound for. */
+static bool same_inputs(const Turns *t, const ListFn *x) {
+  const Graph *g = x->f->plan->g;
+  for (int i = 1; i < t->inputs; i++) {
+    const Tensor *v = t->own[i];
+    const Type *ty = gr_type(g, g->inputs[i]);
+    int row = is_row(t, i);
+    if (v->dtype != (DType)ty->dtype || v->rank != ty->rank + row || v->store->dev != DEV_CPU)
+      return false;
+    for (int k = 0; k < ty->rank; k++)
+      if (v->dim[k + row] != x->b->dims[i * CKL_MAX_RANK + k]) return false;
+  }
+  return true;
+}
+
+/* Finds the rows that hold carried values, and homes. */
+static void find_homes(const Turns *t, List *l) {
+  for (int j = 0; j < t->carry; j++) {
+    l->before[j] = NONE;
+    for (int i = t->gives - 1; i >= t->carry && !l->gives[j].input; i--)
+      if (l->gives[i].root == (uint32_t)j + 2) l->before[j] = i;
+  }
+  for (int i = 0; i < t->gives; i++) l->gives[i].home = false;
+  for (int k = 0; k < t->gives; k++) { /* rows come before what is carried */
+    int i = k < t->gives - t->carry ? t->carry + k : k - (t->gives - t->carry);
+    Gives *x = &l->gives[i];
+    x->home = !x->input;
+    for (int j = 0; j < t->carry && i >= t->carry; j++) /* that is the row of the next turn */
+      x->home &= l->before[j] == NONE || l->gives[j].root != x->root;
+    for (int j = 0; j < t->gives && x->home; j++)
+      x->home = j == i || !l->gives[j].home || l->gives[j].root != x->root;
+  }
+}
+
+/* The carried value whose row of the next turn is the home of output i's result, or NONE. */
+static int kept_by(const Turns *t, int i) {
+  const List *l = t->list;
+  for (int j = 0; j < t->carry; j++)
+    if (l->gives[j].home && l->before[j] != NONE && !l->gives[i].input &&
+        l->gives[j].root == l->gives[i].root)
+      return j;
+  return NONE;
+}
+
+/* Makes *row a view of the n rows of x from number `first` on. */
+static bool view_rows(const Turns *t, Tensor **row, Tensor *x, int64_t first, int64_t n) {
+  int64_t dim[CKL_MAX_RANK];
+  memcpy(dim, x->dim, sizeof dim);
+  dim[0] = n;
+  tn_unref(*row);
+  *row = tn_view(t->c->mem, x, x->rank, dim, x->stride, x->offset + first * x->stride[0]);
+  return *row;
+}
+
+/* Makes *row n times the same tensor. */
+static bool repeat(const Turns *t, Tensor **row, Tensor *x, int64_t n) {
+  int64_t dim[CKL_MAX_RANK], stride[CKL_MAX_RANK];
+  dim[0] = n;
+  stride[0] = 0;
+  memcpy(dim + 1, x->dim, (size_t)x->rank * sizeof *dim);
+  memcpy(stride + 1, x->stride, (size_t)x->rank * sizeof *stride);
+  tn_unref(*row);
+  *row = tn_view(t->c->mem, x, x->rank + 1, dim, stride, x->offset);
+  return *row;
+}
+
+/* The rows of carried value j before each turn and, as far as they are kept, after it: `n` + 1. */
+static bool rows_before(const Turns *t, int j, int64_t n, int64_t done) {
+  const List *l = t->list;
+  int i = l->before[j];
+  Tensor **before = &t->own[t->inputs + i], *x = turns_tensor(t, i, n + 1);
+  if (!x) return false;
+  int64_t first = t->reverse;
+  char *to = (char *)tn_data(x) + (size_t)(t->reverse ? n : 0) * l->gives[j].bytes;
+  memcpy(to, done ? tn_data(*before) : l->cur[j], (size_t)(done + 1) * l->gives[j].bytes);
+  bool ok = view_rows(t, before, x, first, n);
+  for (int k = t->carry; k < t->gives && ok; k++)
+    if (kept_by(t, k) == j) ok = view_rows(t, &t->own[t->inputs + k], x, 1 - first, n);
+  tn_unref(x);
+  return ok;
+}
+
+bool list_rows(Turns *t, int64_t count, int64_t done) {
+  List *l = t->list;
+  t->room = count;
+  for (int j = 0; j < t->carry; j++)
+    if (l->gives[j].home && l->before[j] != NONE && !rows_before(t, j, count, done)) return false;
+  for (int i = t->carry; i < t->gives; i++) {
+    Gives *x = &l->gives[i];
+    Tensor **to = &t->own[t->inputs + i], *made;
+    int of = x->input ? (int)x->root - 1 : 0, like = t->carry;
+    while (like < i && (l->gives[like].root != x->root || l->gives[like].bytes != x->bytes)) like++;
+    x->shared = true;
+    if (kept_by(t, i) != NONE ||
+        (of && of <= t->carry && l->gives[of - 1].home && l->before[of - 1] == i))
+      continue;
+    Tensor *rows = of && is_row(t, of) ? t->own[of] : like < i ? t->own[t->inputs + like] : NULL;
+    const Type *ty = gr_type(t->body, t->body->outputs[i]);
+    if (rows && rows->rank == ty->rank + 1 && rows->dim[0] >= count) {
+      if (!view_rows(t, to, rows, 0, count)) return false;
+    } else if (of > t->carry && !is_row(t, of) && t->own[of]->rank == ty->rank) {
+      if (!repeat(t, to, t->own[of], count)) return false;
+    } else {
+      x->shared = false;
+      if (!(made = turns_tensor(t, i, count))) return false;
+      if (done) memcpy(tn_data(made), tn_data(*to), (size_t)done * x->bytes);
+      tn_unref(*to);
+      *to = made;
+    }
+  }
+  return true;
+}
+
+int list_open(Turns *t, JitFn *body, int64_t count) {
+  Mem *m = t->c->mem;
+  Arena a;
+  arena_init(&a, m);
+  List *l = t->list = ARENA_NEW(&a, List);
+  *l = (List){.a = a};
+  mem_pool_add(m, l, release);
+  l->row = ARENA_ARRAY(&l->a, size_t, t->inputs + 1);
+  l->cur = ARENA_ARRAY(&l->a, void *, t->carry + 1);
+  l->before = ARENA_ARRAY(&l->a, int, t->carry + 1);
+  l->body = open_fn(l, t->c, body);
+  if (!l->body || !same_inputs(t, l->body)) return 0;
+  if (t->goes_on && gr_type(t->body, t->body->inputs[1])->dtype != DT_BOOL) return 0;
+  l->gives = l->body->gives;
+  find_homes(t, l);
+  for (int i = 0; i < t->carry; i++) {
+    Tensor **to = &t->own[t->inputs + i], **spare = to + t->gives + 1;
+    l->cur[i] = tn_data(t->own[1 + i]);
+    if (!(*to = turns_tensor(t, i, 1)) || !(*spare = turns_tensor(t, i, 1))) return -1;
+  }
+  if (!list_rows(t, count, 0)) return 0; /* the evaluator says how far it comes */
+  body->root[1] = &l->number;
+  for (int i = 1; i < t->inputs; i++) {
+    const Tensor *x = t->own[i];
+    if (is_row(t, i)) l->row[i] = (size_t)x->stride[0] * dt_size(x->dtype);
+    body->root[1 + i] = tn_data(x);
+  }
+  return 1;
+}
+
+/* ---- turns */
+
+static void *address(const ListFn *x, Val v, uint32_t step) {
+  const Plan *p = x->f->plan;
+  Place at = p->place[plan_index(p->g, source_of(p, v, step))];
+  uint32_t root = root_of(p, at);
+  return root ? x->f->root[root] : (char *)x->f->root[0] + x->b->offset[at.index];
+}
+
+typedef struct Walk {
+  const RunCtx *c;
+  uint64_t *nodes;
+  KStatus *st;
+  GErr *e;
+  Prov *at;
+} Walk;
+
+static bool run_fn(const Walk *w, ListFn *x);
+
+static bool run_branch(const Walk *w, ListFn *x, uint32_t step) {
+  const Plan *p = x->f->plan;
+  const GNode *n = &p->g->nodes[p->steps[step].node];
+  const Val *in = p->g->operands + n->operand0;
+  ListFn *side = x->sides[2 * step + !*(const bool *)address(x, in[0], step)];
+  for (uint32_t k = 1; k < n->operand_count; k++) side->f->root[k] = address(x, in[k], step);
+  for (uint32_t k = 0; k < n->result_count; k++)
+    side->out[k] = x->f->root[root_of(p, p->place[n->result0 + k])];
+  if (!run_fn(w, side)) return false;
+  for (uint32_t k = 0; k < n->result_count && !w->st->failed; k++) {
+    const Gives *y = &side->gives[k];
+    if (!y->home) memcpy(side->out[k], side->f->root[y->root], y->bytes);
+  }
+  return true;
+}
+
+/* Runs a function on the addresses of its inputs and outputs. */
+static bool run_fn(const Walk *w, ListFn *x) {
+  JitFn *f = x->f;
+  Jit *j = f->j;
+  const Plan *p = f->plan;
+  jit_level(j, j->depth + 1);
+  j->depth++;
+  f->root[0] = jit_block(j, x->b->arena_bytes);
+  bool ok =
+      f->root[0] && (!j->engine || !x->b->local_bytes || eng_scratch(j->engine, x->b->local_bytes));
+  if (!ok) gerr_set(w->e, ERR_NOMEM, -1, "out of memory");
+  if (ok && j->config.check) memset(f->root[0], JIT_POISON, (size_t)x->b->arena_bytes);
+  for (size_t i = 0; i < p->g->output_count && ok; i++) {
+    if (!x->gives[i].home) continue;
+    f->root[x->gives[i].root] = x->out[i];
+    if (j->config.check) memset(x->out[i], JIT_POISON, x->gives[i].bytes);
+  }
+  for (uint32_t i = 0; i < p->step_count && ok && !w->st->failed; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind == STEP_NODE)
+      ok = run_branch(w, x, i);
+    else if (!s->moved)
+      ok = launch_run(f, x->b, s, w->st, w->c->interrupt, false, w->e, w->at);
+  }
+  j->depth--;
+  *w->nodes += f->nodes;
+  return ok;
+}
+
+/* Where this turn writes output i. */
+static void *place_for(const Turns *t, int i) {
+  const List *l = t->list;
+  bool kept = i < t->carry && l->gives[i].home && l->before[i] != NONE;
+  char *to = tn_data(t->own[t->inputs + (kept ? l->before[i] : i)]);
+  int64_t number = l->number + (kept ? t->reverse ? -1 : 1 : 0);
+  if (kept || i >= t->carry) return to + number * (int64_t)l->gives[i].bytes;
+  return l->cur[i] == to ? tn_data(t->own[t->inputs + t->gives + 1 + i]) : to;
+}
+
+static void set_addresses(const Turns *t) {
+  List *l = t->list;
+  void **root = l->body->f->root;
+  for (int i = 0; i < t->carry; i++) root[2 + i] = l->cur[i];
+  for (int i = t->carry + 1; i <= t->carry + t->rows; i++)
+    root[1 + i] = (char *)tn_data(t->own[i]) + (size_t)l->number * l->row[i];
+  for (int i = 0; i < t->gives; i++) l->body->out[i] = place_for(t, i);
+}
+
+/* Copies outputs without a home, and carries on. */
+static void end_turn(const Turns *t) {
+  List *l = t->list;
+  void **out = l->body->out;
+  for (int i = 0; i < t->gives; i++) {
+    const Gives *x = &l->gives[i];
+    void *from = l->body->f->root[x->root];
+    /* What the next turn reads where it is: not the number, nor what another value was before. */
+    bool stays = !x->input || (int)x->root > t->carry + 1 || (int)x->root == i + 2;
+    if (i < t->carry && stays)
+      out[i] = from;
+    else if (!x->home && !x->shared)
+      memcpy(out[i], from, x->bytes);
+  }
+  memcpy(l->cur, out, (size_t)t->carry * sizeof *l->cur);
+}
+
+bool list_part(Turns *t, int64_t n, int64_t first, int64_t *done, KStatus *st, GErr *e, Prov *at) {
+  List *l = t->list;
+  Walk w = {t->c, &t->nodes, st, e, at};
+  for (*done = 0; *done < n; ++*done) {
+    if (t->goes_on && !*(const bool *)l->cur[0]) break;
+    l->number = t->reverse ? first - *done : first + *done;
+    set_addresses(t);
+    if (!run_fn(&w, l->body)) return false;
+    if (st->failed) return true;
+    end_turn(t);
+  }
+  return true;
+}
+
+void list_settle(Turns *t) {
+  List *l = t->list;
+  for (int i = 0; i < t->carry; i++) {
+    void *to = tn_data(t->own[t->inputs + i]);
+    if (l->cur[i] != to) memcpy(to, l->cur[i], l->gives[i].bytes);
+    l->cur[i] = to;
+  }
+}
