@@ -31,11 +31,13 @@ typedef struct Before {
   Left left;
   Prov at;
   size_t diags;
+  struct Hosts *hosts;
 } Before;
 
 static void before(Session *s, Before *b) {
   b->at = s->stage->g->at;
   b->diags = s->diags.count;
+  b->hosts = s->stage->unit ? s->stage->unit->hosts : NULL;
   left_open(s, &b->left);
 }
 
@@ -46,6 +48,7 @@ static void back(Session *s, const Before *b, int code) {
   bool effects = u && !val_none(u->token) && !val_eq(u->token, b->left.token[0]);
   if (code != MEM_ERR_PROGRAM || effects) mem_throw(&s->mem, code);
   dg_rewind(&s->diags, b->diags);
+  if (u) u->hosts = b->hosts; /* those that the try made went with the pool */
   left_restore(s, &b->left);
   s->stage->g->at = b->at;
 }
