@@ -16,7 +16,12 @@
  * last one, which is the first of the loop: these stand on sides of a `branch` of their own. What
  * differs besides is a bool that is carried (vjp.h).
  *
+ * A turn that reads rows of a value adds to these rows of its sum, and leaves the others alone. The
+ * sum of whole arrays would have added +0 to them, which makes +0 of -0: so the first turn, if it
+ * is not the only one, adds +0 to all of the sum, and no later one can make a -0.
+ *
  * Invariant: an absent gradient is -0 in every element. */
+#include <math.h>
 #include <string.h>
 
 #include "autograd/rule.h"
@@ -46,6 +51,7 @@ typedef struct Loop {
   bool *follows;               /* per carried value: a gradient goes through it */
   bool *adds;                  /* per operand that is a home: there is a sum for it */
   bool begins, ends;           /* the first and the last turn of the gradient are apart */
+  bool *by_rows;               /* per home: turns add to rows of its sum */
   Slot *slots;
   int slot_count;
   /* slots: of cotangents of the carry, of sums, of their bools, per operand; of values that the
@@ -340,6 +346,55 @@ static bool turn_gradient(const TurnJob *job, Answer *out, Known *then) {
   return true;
 }
 
+/* ---- sums of rows */
+
+static bool is_zeros(const Graph *g, Val v) {
+  while (gr_node(g, v)->op == OP_BROADCAST || gr_node(g, v)->op == OP_RESHAPE)
+    v = gr_operand(g, v.node, 0);
+  const Attr *x = gr_node(g, v)->op == OP_CONST ? gr_attr(g, v.node, AT_VALUE) : NULL;
+  return x && x->kind == AK_FLOAT && x->u.f == 0 && !signbit(x->u.f);
+}
+
+/* `put` of rows into zeros, none of them twice. */
+static bool puts_rows(const Graph *g, Val v) {
+  const Type *t = gr_type(g, v);
+  return gr_node(g, v)->op == OP_PUT && (t->dtype == DT_F32 || t->dtype == DT_F64) &&
+         is_zeros(g, gr_operand(g, v.node, 0));
+}
+
+/* Whether v is `sum`, plus rows. */
+static bool adds_rows(const Graph *g, Val v, Val sum) {
+  bool any = false;
+  for (; !val_eq(v, sum); v = gr_operand(g, v.node, 0), any = true)
+    if (gr_node(g, v)->op != OP_ADD || !puts_rows(g, gr_operand(g, v.node, 1))) return false;
+  return any;
+}
+
+/* The same, with rows added where they are. */
+static Val add_rows(B *b, Val v, Val sum) {
+  Graph *g = b->g;
+  stack_check();
+  if (val_eq(v, sum)) return sum;
+  Val put = gr_operand(g, v.node, 1), x = add_rows(b, gr_operand(g, v.node, 0), sum);
+  uint32_t n = gr_node(g, put)->operand_count;
+  if (b->failed) return VAL_NONE;
+  Val *of = ARENA_ARRAY(g->arena, Val, n);
+  of[0] = x;
+  for (uint32_t k = 1; k < n; k++) of[k] = gr_operand(g, put.node, (int)k);
+  return b_op(b, OP_PUT_ADD, (int)n, of, 1, gr_attr(g, put.node, AT_AXIS));
+}
+
+/* Sum v behind the first turn. */
+static Val without_minus_zero(B *b, Val v, Val count) {
+  Type flag = *gr_type(b->g, v);
+  flag.rank = 0;
+  Val one = gr_const_i(b->g, DT_I64, DEV_CPU, 1), plus = b_zeros(b, &flag);
+  Val only = b->failed ? VAL_NONE : b_bin(b, OP_EQ, count, one);
+  Val none = b->failed ? VAL_NONE : ad_absent(b, &flag);
+  Val zero = b->failed ? VAL_NONE : b_where(b, only, none, plus);
+  return b->failed ? VAL_NONE : b_bin(b, OP_ADD, v, zero);
+}
+
 /* ---- what is there in which turn */
 
 static Val *take_slots(const Loop *l, Graph *g) {
@@ -380,6 +435,9 @@ static bool after(Loop *l, Known now, bool last, Known *then) {
   *then = known_new(l);
   if (!turn_gradient(&job, &a, then)) return false;
   for (int i = 1; i < l->all; i++)
+    l->by_rows[i] |= l->adds[i] && now.sum[i] == SURE && !val_none(a.sum[i]) &&
+                     adds_rows(g, a.sum[i], job.in[l->sum[i]]);
+  for (int i = 1; i < l->all; i++)
     if (is_stash(l, i)) {
       Here h = here(a.row[i], a.row_there[i]);
       l->row_here[i] = l->row_here[i] == (Here)-1 ? h : either(l->row_here[i], h);
@@ -413,6 +471,18 @@ static Graph *one_turn(Loop *l, const Forms *f, bool begin, bool last) {
   Answer a = answer_new(l);
   TurnJob job = {l, g, take_slots(l, g), begin ? f->first : f->now, last};
   if (!turn_gradient(&job, &a, NULL)) return NULL;
+  B b = {.g = g};
+  for (int i = 1; i < l->all && !b.failed; i++) {
+    if (!l->by_rows[i] || val_none(a.sum[i]) || !val_none(a.sum_there[i])) continue;
+    if (begin)
+      a.sum[i] = without_minus_zero(&b, a.sum[i], job.in[l->count]);
+    else if (job.now.sum[i] == SURE && adds_rows(g, a.sum[i], job.in[l->sum[i]]))
+      a.sum[i] = add_rows(&b, a.sum[i], job.in[l->sum[i]]);
+  }
+  if (b.failed) {
+    *l->e = b.err;
+    return NULL;
+  }
   for (int i = 1; i < l->all; i++) {
     if (i <= l->carry) give(g, body_type(l, i), f->form.dc[i], a.dc[i], a.dc_there[i]);
     if (!is_stash(l, i))
@@ -632,6 +702,7 @@ static bool find_forms(Loop *l, Known first, Forms *f, Known *end) {
   }
   *end = f->form;
   l->begins = !same_known(l, first, f->now);
+  for (int i = 1; i < l->all; i++) l->begins |= l->by_rows[i];
   if (!l->ends) return true;
   Known other;
   if (!after(l, f->now, true, end) || !after(l, first, true, &other)) return false;
@@ -658,6 +729,7 @@ static void all_LOOP(Rule *r) {
   int *members = ARENA_ARRAY(r->scratch, int, l.all + 1);
   l.follows = ARENA_ARRAY(r->scratch, bool, l.all + 1);
   l.adds = ARENA_ARRAY(r->scratch, bool, l.all + 1);
+  l.by_rows = ARENA_ARRAY(r->scratch, bool, l.all + 1);
   for (int i = 1; i < l.all; i++) {
     if (!r->wants[i] || is_stash(&l, i)) continue;
     int h = r->home[i];

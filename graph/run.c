@@ -453,6 +453,11 @@ static Tensor *row_of(Run *r, const Tensor *stash, const Graph *g, const Type *t
   bool fits = row && row->dtype == (DType)t->dtype && row->rank == t->rank;
   for (int k = 0; fits && k < t->rank; k++) fits = row->dim[k] == dim[k];
   if (fits) return row;
+  if (row) {
+    gerr_set(r->e, ERR_BUG, -1, "what a loop keeps of turn %lld is of another type",
+             (long long)turn);
+    return NULL;
+  }
   *made = tn_zeros(r->c->mem, (Device)t->dev, (DType)t->dtype, t->rank, dim);
   if (!*made) fail(r);
   return *made;

@@ -7,7 +7,9 @@
  * Each output of a function has a source: a result of its plan, or an input. A result has one
  * output as its home, a row if one is of it; the others are copied, or read where it is by the next
  * turn. Rows of what a turn gets are no copies: rows of an input that does not change are one row,
- * and a carried value that is kept before its turn is written to the row of the next turn.
+ * and a carried value that is kept before its turn is written to the row of the next turn. A turn
+ * that updates a few elements of what it carries, and reads no more of it, updates them where they
+ * are.
  * Invariant: no turn writes what it carries in, or a tensor of the caller. */
 #include <string.h>
 
@@ -21,6 +23,10 @@ typedef struct Gives { /* an output */
   bool shared;         /* a row of the loop: it lies in the memory of something else */
   uint32_t root;       /* the source's address, in JitFn.root */
   size_t bytes;
+  /* Inputs whose memory the result may have, or NONE: by its steps, and as far as the caller goes;
+   * `taken`: this time, if both are one. */
+  int moved, given;
+  bool taken;
 } Gives;
 
 typedef struct ListFn ListFn;
@@ -73,7 +79,6 @@ bool list_fits(const JitFn *f) {
   stack_check();
   if (f->reference || f->hosts || p->store_count || p->transfer_count) return false;
   for (uint32_t i = 0; i < p->step_count; i++) {
-    if (p->steps[i].from.kind) return false;
     if (p->steps[i].kind != STEP_KERNEL && !branch_fits(f, i)) return false;
   }
   for (size_t i = 0; i < p->g->output_count; i++) {
@@ -116,6 +121,40 @@ static size_t bytes_of(const RunCtx *c, const Graph *g, Val v) {
   return n;
 }
 
+/* The input whose memory a step of f can give to the result at this root, or NONE. */
+static int moved_to(const Plan *p, uint32_t root) {
+  for (size_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind != STEP_KERNEL || s->from.kind != PLACE_INPUT) continue;
+    Place to = p->place[p->g->nodes[p->groups.items[s->group].root].result0];
+    if (root_of(p, to) == root) return (int)s->from.index;
+  }
+  return NONE;
+}
+
+/* Lets what the sides of a branch give have the memory of inputs of x, where that is allowed for
+ * what x gives, and the branch is the last to read the input. */
+static void hand_on(ListFn *x, uint32_t step, ListFn *side) {
+  const Plan *p = x->f->plan;
+  const GNode *n = &p->g->nodes[p->steps[step].node];
+  for (uint32_t k = 0; k < n->result_count; k++) {
+    uint32_t root = root_of(p, p->place[n->result0 + k]);
+    for (size_t i = 0; i < p->g->output_count; i++) {
+      const Gives *y = &x->gives[i];
+      int readers = 0, at = NONE;
+      if (!y->home || y->root != root || y->given == NONE) continue;
+      for (uint32_t m = 0; m < n->operand_count; m++) {
+        Val v = source_of(p, p->g->operands[n->operand0 + m], step);
+        Place from = p->place[plan_index(p->g, v)];
+        if (from.kind != PLACE_INPUT || (int)from.index != y->given) continue;
+        readers++;
+        at = (int)m - 1; /* the condition is no input of a side */
+      }
+      if (readers == 1 && p->input_last[y->given] == step) side->gives[k].given = at;
+    }
+  }
+}
+
 /* Makes the list of f and of the sides of its branches; NULL: the evaluator has to take it. Each
  * value that a branch gives has memory of its own, unless it is an output. */
 static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
@@ -142,6 +181,8 @@ static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
     Gives *y = &x->gives[i];
     *y = (Gives){.input = from.kind == PLACE_INPUT, .root = root_of(p, from)};
     y->bytes = bytes_of(c, g, g->outputs[i]);
+    y->moved = y->input ? NONE : moved_to(p, y->root);
+    y->given = NONE;
     y->home = !y->input;
     for (size_t k = 0; k < i; k++) y->home &= x->gives[k].root != y->root;
   }
@@ -158,6 +199,16 @@ static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
   l->all = x;
   f->running = true;
   return x;
+}
+
+/* hand_on for all branches inside. */
+static void hand_down(ListFn *x) {
+  stack_check();
+  for (uint32_t i = 0; i < 2 * x->f->plan->step_count; i++) {
+    if (!x->sides[i]) continue;
+    hand_on(x, i / 2, x->sides[i]);
+    hand_down(x->sides[i]);
+  }
 }
 
 /* Whether the tensors are what the body was bound for. */
@@ -204,25 +255,21 @@ static int kept_by(const Turns *t, int i) {
   return NONE;
 }
 
-/* Makes *row a view of the n rows of x from number `first` on. */
-static bool view_rows(const Turns *t, Tensor **row, Tensor *x, int64_t first, int64_t n) {
-  int64_t dim[CKL_MAX_RANK];
-  memcpy(dim, x->dim, sizeof dim);
+/* Makes the tensor of output i the n rows in x from an element on, each so many elements behind the
+ * one before. False when out of memory. */
+static bool rows_in(const Turns *t, int i, Tensor *x, int64_t first, int64_t step, int64_t n) {
+  const Graph *g = t->body;
+  const Type *ty = gr_type(g, g->outputs[i]);
+  Tensor **row = &t->own[t->inputs + i];
+  int64_t dim[CKL_MAX_RANK], stride[CKL_MAX_RANK], each = 1;
+  for (int k = ty->rank; k > 0; each *= dim[k--]) {
+    CK_ASSERT(t->c->mem, dim_eval(g->dims, ty->dim[k - 1], t->c->env, NULL, &dim[k]));
+    stride[k] = each;
+  }
   dim[0] = n;
+  stride[0] = step;
   tn_unref(*row);
-  *row = tn_view(t->c->mem, x, x->rank, dim, x->stride, x->offset + first * x->stride[0]);
-  return *row;
-}
-
-/* Makes *row n times the same tensor. */
-static bool repeat(const Turns *t, Tensor **row, Tensor *x, int64_t n) {
-  int64_t dim[CKL_MAX_RANK], stride[CKL_MAX_RANK];
-  dim[0] = n;
-  stride[0] = 0;
-  memcpy(dim + 1, x->dim, (size_t)x->rank * sizeof *dim);
-  memcpy(stride + 1, x->stride, (size_t)x->rank * sizeof *stride);
-  tn_unref(*row);
-  *row = tn_view(t->c->mem, x, x->rank + 1, dim, stride, x->offset);
+  *row = tn_view(t->c->mem, x, ty->rank + 1, dim, stride, x->offset + first);
   return *row;
 }
 
@@ -230,14 +277,15 @@ static bool repeat(const Turns *t, Tensor **row, Tensor *x, int64_t n) {
 static bool rows_before(const Turns *t, int j, int64_t n, int64_t done) {
   const List *l = t->list;
   int i = l->before[j];
-  Tensor **before = &t->own[t->inputs + i], *x = turns_tensor(t, i, n + 1);
+  Tensor *before = t->own[t->inputs + i], *x = turns_tensor(t, i, n + 1);
   if (!x) return false;
   int64_t first = t->reverse;
   char *to = (char *)tn_data(x) + (size_t)(t->reverse ? n : 0) * l->gives[j].bytes;
-  memcpy(to, done ? tn_data(*before) : l->cur[j], (size_t)(done + 1) * l->gives[j].bytes);
-  bool ok = view_rows(t, before, x, first, n);
+  memcpy(to, done ? tn_data(before) : l->cur[j], (size_t)(done + 1) * l->gives[j].bytes);
+  int64_t step = x->stride[0];
+  bool ok = rows_in(t, i, x, first * step, step, n);
   for (int k = t->carry; k < t->gives && ok; k++)
-    if (kept_by(t, k) == j) ok = view_rows(t, &t->own[t->inputs + k], x, 1 - first, n);
+    if (kept_by(t, k) == j) ok = rows_in(t, k, x, (1 - first) * step, step, n);
   tn_unref(x);
   return ok;
 }
@@ -257,11 +305,10 @@ bool list_rows(Turns *t, int64_t count, int64_t done) {
         (of && of <= t->carry && l->gives[of - 1].home && l->before[of - 1] == i))
       continue;
     Tensor *rows = of && is_row(t, of) ? t->own[of] : like < i ? t->own[t->inputs + like] : NULL;
-    const Type *ty = gr_type(t->body, t->body->outputs[i]);
-    if (rows && rows->rank == ty->rank + 1 && rows->dim[0] >= count) {
-      if (!view_rows(t, to, rows, 0, count)) return false;
-    } else if (of > t->carry && !is_row(t, of) && t->own[of]->rank == ty->rank) {
-      if (!repeat(t, to, t->own[of], count)) return false;
+    if (rows && rows->dim[0] >= count) {
+      if (!rows_in(t, i, rows, 0, rows->stride[0], count)) return false;
+    } else if (of > t->carry && !is_row(t, of)) {
+      if (!rows_in(t, i, t->own[of], 0, 0, count)) return false;
     } else {
       x->shared = false;
       if (!(made = turns_tensor(t, i, count))) return false;
@@ -288,6 +335,9 @@ int list_open(Turns *t, JitFn *body, int64_t count) {
   if (t->goes_on && gr_type(t->body, t->body->inputs[1])->dtype != DT_BOOL) return 0;
   l->gives = l->body->gives;
   find_homes(t, l);
+  for (int i = 0; i < t->carry; i++)
+    if (l->gives[i].home && l->before[i] == NONE) l->gives[i].given = i + 1;
+  hand_down(l->body);
   for (int i = 0; i < t->carry; i++) {
     Tensor **to = &t->own[t->inputs + i], **spare = to + t->gives + 1;
     l->cur[i] = tn_data(t->own[1 + i]);
@@ -320,6 +370,14 @@ typedef struct Walk {
   Prov *at;
 } Walk;
 
+/* Whether a step would copy an operand to where it lies. */
+static bool done_already(const ListFn *x, const Step *s) {
+  const Plan *p = x->f->plan;
+  if (s->from.kind != PLACE_INPUT) return false;
+  Place to = p->place[p->g->nodes[p->groups.items[s->group].root].result0];
+  return x->f->root[root_of(p, to)] == x->f->root[1 + s->from.index];
+}
+
 static bool run_fn(const Walk *w, ListFn *x);
 
 static bool run_branch(const Walk *w, ListFn *x, uint32_t step) {
@@ -328,12 +386,18 @@ static bool run_branch(const Walk *w, ListFn *x, uint32_t step) {
   const Val *in = p->g->operands + n->operand0;
   ListFn *side = x->sides[2 * step + !*(const bool *)address(x, in[0], step)];
   for (uint32_t k = 1; k < n->operand_count; k++) side->f->root[k] = address(x, in[k], step);
-  for (uint32_t k = 0; k < n->result_count; k++)
-    side->out[k] = x->f->root[root_of(p, p->place[n->result0 + k])];
+  for (uint32_t k = 0; k < n->result_count; k++) {
+    uint32_t root = root_of(p, p->place[n->result0 + k]);
+    side->out[k] = x->f->root[root];
+    side->gives[k].taken = false;
+    for (size_t i = 0; i < p->g->output_count; i++)
+      if (x->gives[i].home && x->gives[i].root == root) side->gives[k].taken = x->gives[i].taken;
+  }
   if (!run_fn(w, side)) return false;
   for (uint32_t k = 0; k < n->result_count && !w->st->failed; k++) {
     const Gives *y = &side->gives[k];
     if (!y->home) memcpy(side->out[k], side->f->root[y->root], y->bytes);
+    x->f->root[root_of(p, p->place[n->result0 + k])] = side->out[k];
   }
   return true;
 }
@@ -351,17 +415,22 @@ static bool run_fn(const Walk *w, ListFn *x) {
   if (!ok) gerr_set(w->e, ERR_NOMEM, -1, "out of memory");
   if (ok && j->config.check) memset(f->root[0], JIT_POISON, (size_t)x->b->arena_bytes);
   for (size_t i = 0; i < p->g->output_count && ok; i++) {
-    if (!x->gives[i].home) continue;
-    f->root[x->gives[i].root] = x->out[i];
-    if (j->config.check) memset(x->out[i], JIT_POISON, x->gives[i].bytes);
+    const Gives *y = &x->gives[i];
+    if (!y->home) continue;
+    bool here = y->taken && y->given != NONE && y->given == y->moved;
+    if (here) x->out[i] = f->root[1 + y->given];
+    f->root[y->root] = x->out[i];
+    if (j->config.check && !here) memset(x->out[i], JIT_POISON, y->bytes);
   }
   for (uint32_t i = 0; i < p->step_count && ok && !w->st->failed; i++) {
     const Step *s = &p->steps[i];
     if (s->kind == STEP_NODE)
       ok = run_branch(w, x, i);
-    else if (!s->moved)
+    else if (!s->moved && !done_already(x, s))
       ok = launch_run(f, x->b, s, w->st, w->c->interrupt, false, w->e, w->at);
   }
+  for (size_t i = 0; i < p->g->output_count; i++)
+    if (x->gives[i].home) x->out[i] = f->root[x->gives[i].root];
   j->depth--;
   *w->nodes += f->nodes;
   return ok;
@@ -383,7 +452,12 @@ static void set_addresses(const Turns *t) {
   for (int i = 0; i < t->carry; i++) root[2 + i] = l->cur[i];
   for (int i = t->carry + 1; i <= t->carry + t->rows; i++)
     root[1 + i] = (char *)tn_data(t->own[i]) + (size_t)l->number * l->row[i];
-  for (int i = 0; i < t->gives; i++) l->body->out[i] = place_for(t, i);
+  for (int i = 0; i < t->gives; i++) {
+    l->body->out[i] = place_for(t, i);
+    const void *to[2] = {i < t->carry ? tn_data(t->own[t->inputs + i]) : NULL,
+                         i < t->carry ? tn_data(t->own[t->inputs + t->gives + 1 + i]) : NULL};
+    l->gives[i].taken = i < t->carry && (l->cur[i] == to[0] || l->cur[i] == to[1]);
+  }
 }
 
 /* Copies outputs without a home, and carries on. */

@@ -784,6 +784,17 @@ static APART void iterate(void *ud) {
   }
 }
 
+/* The most iterations of loops that are unrolled, if they can stay. A budget, or a limit of memory,
+ * is kept by plans, and they do not see what turns keep. */
+static int64_t short_loops(const Session *s) {
+  const Graph *g = s->stage->g;
+  if (s->config.unroll) return s->config.unroll;
+  bool planned = s->mem.limit != 0;
+  for (const Block *b = gr_block_at(g, g->at.region); b; b = gr_block_at(g, b->parent))
+    planned |= b->budget >= 0 || b->automatic;
+  return planned ? UNROLL_MAX : UNROLL_SHORT;
+}
+
 /* Iterations of loops around that have to be unrolled: one of them has a loop inside this often. */
 static int64_t forced_around(const OpenLoop *l) {
   int64_t n = 1;
@@ -813,14 +824,15 @@ static APART Flow for_iterations(Session *s, Node *st, OpenLoop *l) {
   if (!s->stage) return script_loop(s, st, &(Elements){it, lo, hi > lo ? hi : lo, NULL});
   bool may_stay =
       in_code(s) && (it.tag == V_RANGE || it.tag == V_SEQ || v_is_tensor(it)) && hi > lo;
-  bool stays = may_stay && hi - lo > s->config.unroll / forced_around(l);
+  int64_t most = in_code(s) ? short_loops(s) : 0;
+  bool stays = may_stay && hi - lo > most / forced_around(l);
   if (may_stay && !stays && hi - lo > RETURNS_MAX) {
     LoopExit exit = loop_exits(st);
     stays = exit == LOOP_RETURNS || (exit == LOOP_BREAKS && hi - lo > BREAKS_MAX);
   }
   if (stays && unroll_not(s, st, it, lo, hi, &end)) return end;
   l->forced = !may_stay || stays;
-  Iterated x = {s, st, it, lo, hi, l, FLOW_NEXT, l->forced ? 0 : s->config.unroll, false};
+  Iterated x = {s, st, it, lo, hi, l, FLOW_NEXT, l->forced ? 0 : most, false};
   if (!may_stay)
     iterate(&x);
   else if (unroll_or_stay(s, st, it, lo, hi, iterate, &x, &x.too_many, &end))

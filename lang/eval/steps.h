@@ -5,9 +5,10 @@
 #include "lang/compile/stage.h"
 #include "lang/lang.h"
 
-/* The most iterations of a loop that code unrolls, if it can be another. */
+/* The most iterations of a loop that code unrolls. */
 enum {
   UNROLL_MAX = 4096,
+  UNROLL_SHORT = 64, /* if it can stay a loop, and no plan has to know what it keeps */
   BREAKS_MAX = 512, /* with `break` */
   RETURNS_MAX = 64  /* with `return`: gradients grow with the third power */
 };
