@@ -117,8 +117,7 @@ static Tensor *packed_row(Stash *s, int64_t turn) {
                            t->offset + turn * t->stride[0]);
 }
 
-/* NULL if there is none. */
-static Tensor *kept_row(const Tensor *t, int64_t turn) {
+Tensor *stash_kept(const Tensor *t, int64_t turn) {
   Stash *s = stash_of(t);
   if (s && s->packed && turn >= 0 && turn < s->number) return packed_row(s, turn);
   return s && s->rows && turn >= 0 && turn < s->number ? s->rows[turn] : NULL;
@@ -128,9 +127,9 @@ void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *
   int64_t each = 0;
   if (e->code != ERR_LIMIT && !(e->nomem && m->refused)) return;
   for (int i = 0; i < n; i++) {
-    const Tensor *row = kept_row(stash[i], 0);
+    const Tensor *row = stash_kept(stash[i], 0);
     bool again = !row;
-    for (int k = 0; k < i && !again; k++) again = kept_row(stash[k], 0) == row;
+    for (int k = 0; k < i && !again; k++) again = stash_kept(stash[k], 0) == row;
     if (!again) each += tn_bytes(row);
   }
   if (!each) return;
@@ -155,7 +154,7 @@ bool stash_row(const Tensor *t, int64_t turn, RunCtx *c, Tensor **row, GErr *e, 
   bool there = s && turn >= 0 && turn < s->number;
   if (there && s->replay)
     *row = replay_row(s->replay, turn, s->index, c, e, at);
-  else if (!(*row = kept_row(t, turn)) && there)
+  else if (!(*row = stash_kept(t, turn)) && there)
     gerr_set(e, ERR_NOMEM, -1, "out of memory");
   return *row || !there;
 }

@@ -16,6 +16,8 @@ Tensor *stash_replayed(Mem *m, Replay *p, int k, int64_t turns);
 Tensor *stash_packed(Mem *m, Tensor *rows);
 /* That tensor, borrowed; NULL if the rows are tensors of their own, or made again. */
 Tensor *stash_rows(const Tensor *stash);
+/* The row of a turn, borrowed, if it is kept as it was given; else NULL. */
+Tensor *stash_kept(const Tensor *stash, int64_t turn);
 /* One more reference to t; a copy if its memory is someone else's. */
 Tensor *stash_hold(Mem *m, Tensor *t);
 /* Adds the row of the next turn: one more reference. A row that lies in the memory of someone else

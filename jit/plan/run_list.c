@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "graph/opcode.h"
+#include "graph/stash.h"
 #include "jit/plan/turns.h"
 
 enum { NONE = -1 };
@@ -27,6 +28,7 @@ typedef struct Gives { /* an output */
    * `taken`: this time, if both are one. */
   int moved, given;
   bool taken;
+  Tensor *view; /* the output is this view of its source, and copied; NULL: all of it */
 } Gives;
 
 typedef struct ListFn ListFn;
@@ -62,6 +64,19 @@ static Val source_of(const Plan *p, Val v, uint32_t step) {
   return v;
 }
 
+/* The value in memory that v is, or is a view of. */
+static Val base_of(const Plan *p, Val v) {
+  const Graph *g = p->g;
+  while (!plan_there(p, v, UINT32_MAX)) {
+    OpCode op = (OpCode)g->nodes[v.node].op;
+    if (op != OP_ALIAS && op != OP_STOP && op != OP_RESHAPE && op != OP_TRANSPOSE &&
+        op != OP_SLICE && op != OP_BROADCAST)
+      return VAL_NONE;
+    v = gr_operand(g, v.node, 0);
+  }
+  return v;
+}
+
 static bool branch_fits(const JitFn *f, uint32_t step) {
   const Plan *p = f->plan;
   const GNode *n = &p->g->nodes[p->steps[step].node];
@@ -82,7 +97,7 @@ bool list_fits(const JitFn *f) {
     if (p->steps[i].kind != STEP_KERNEL && !branch_fits(f, i)) return false;
   }
   for (size_t i = 0; i < p->g->output_count; i++) {
-    Val v = source_of(p, p->g->outputs[i], UINT32_MAX);
+    Val v = base_of(p, p->g->outputs[i]);
     if (val_none(v) || gr_type(p->g, v)->kind != TK_TENSOR) return false;
     if (p->place[plan_index(p->g, v)].kind == PLACE_ARENA) return false;
   }
@@ -92,7 +107,10 @@ bool list_fits(const JitFn *f) {
 /* ---- the start */
 static void release(void *obj) {
   List *l = obj;
-  for (ListFn *x = l->all; x; x = x->next) x->f->running = false;
+  for (ListFn *x = l->all; x; x = x->next) {
+    for (size_t i = 0; i < x->f->plan->g->output_count; i++) tn_unref(x->gives[i].view);
+    x->f->running = false;
+  }
   Arena a = l->a; /* l lies in it */
   arena_free(&a);
 }
@@ -119,6 +137,34 @@ static size_t bytes_of(const RunCtx *c, const Graph *g, Val v) {
     n *= (size_t)d;
   }
   return n;
+}
+
+static void of_source(void *ud) {
+  (void)ud;
+}
+
+/* Makes y->view, which v is of `base`. False: it has to be copied on the way, or there is no
+ * memory. */
+static bool make_view(const RunCtx *c, const Graph *g, Gives *y, Val v, Val base) {
+  RunCtx ctx = *c;
+  int64_t dim[CKL_MAX_RANK], none = 0;
+  GErr e;
+  Prov at;
+  stack_check();
+  if (val_eq(v, base)) {
+    const Type *ty = gr_type(g, v);
+    for (int k = 0; k < ty->rank; k++)
+      if (!dim_eval(g->dims, ty->dim[k], c->env, NULL, &dim[k])) return false;
+    y->view = tn_foreign(c->mem, (DType)ty->dtype, ty->rank, dim, &none, of_source, NULL);
+    return y->view;
+  }
+  if (!make_view(c, g, y, gr_operand(g, v.node, 0), base)) return false;
+  Tensor *in = y->view, *out = NULL;
+  if (g->nodes[v.node].op == OP_RESHAPE && !tn_is_contiguous(in)) return false;
+  if (!gr_run_node(g, v.node, &ctx, &in, &out, &e, &at)) return false;
+  y->view = out;
+  tn_unref(in);
+  return out->store->foreign_free == of_source;
 }
 
 /* The input whose memory a step of f can give to the result at this root, or NONE. */
@@ -172,19 +218,25 @@ static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
   }
   if (b->reference) return NULL;
   ListFn *x = ARENA_NEW(&l->a, ListFn);
-  *x = (ListFn){.f = f, .b = b};
+  *x = (ListFn){.next = l->all, .f = f, .b = b};
   x->gives = ARENA_ARRAY(&l->a, Gives, g->output_count + 1);
+  l->all = x;
+  f->running = true;
   x->out = ARENA_ARRAY(&l->a, void *, g->output_count + 1);
   x->sides = ARENA_ARRAY(&l->a, ListFn *, 2 * p->step_count + 1);
   for (size_t i = 0; i < g->output_count; i++) {
-    Place from = p->place[plan_index(g, source_of(p, g->outputs[i], UINT32_MAX))];
+    Val all = source_of(p, g->outputs[i], UINT32_MAX), base = base_of(p, g->outputs[i]);
+    Place from = p->place[plan_index(g, base)];
     Gives *y = &x->gives[i];
     *y = (Gives){.input = from.kind == PLACE_INPUT, .root = root_of(p, from)};
     y->bytes = bytes_of(c, g, g->outputs[i]);
     y->moved = y->input ? NONE : moved_to(p, y->root);
     y->given = NONE;
-    y->home = !y->input;
-    for (size_t k = 0; k < i; k++) y->home &= x->gives[k].root != y->root;
+    y->home = !y->input && !val_none(all);
+    for (size_t k = 0; k < i; k++) y->home &= !x->gives[k].home || x->gives[k].root != y->root;
+    if (!val_none(all)) continue;
+    if (!make_view(c, g, y, g->outputs[i], base)) return NULL;
+    if (!y->input) f->root[y->root] = arena_alloc(&l->a, bytes_of(c, g, base) + 64);
   }
   for (size_t i = p->inputs; i < g->input_count; i++) f->root[1 + i] = tn_data(f->in[i]);
   for (uint32_t i = 0; i < p->held_count; i++)
@@ -195,9 +247,6 @@ static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
     for (uint32_t k = 0; p->steps[i].kind == STEP_NODE && k < 2; k++)
       if (!(x->sides[2 * i + k] = open_fn(l, c, f->regions[n->region0 + k]))) return NULL;
   }
-  x->next = l->all;
-  l->all = x;
-  f->running = true;
   return x;
 }
 
@@ -211,33 +260,39 @@ static void hand_down(ListFn *x) {
   }
 }
 
-/* Whether the tensors are what the body was bound for. */
-static bool same_inputs(const Turns *t, const ListFn *x) {
-  const Graph *g = x->f->plan->g;
-  for (int i = 1; i < t->inputs; i++) {
-    const Tensor *v = t->own[i];
-    const Type *ty = gr_type(g, g->inputs[i]);
-    int row = is_row(t, i);
-    if (v->dtype != (DType)ty->dtype || v->rank != ty->rank + row || v->store->dev != DEV_CPU)
-      return false;
-    for (int k = 0; k < ty->rank; k++)
-      if (v->dim[k + row] != x->b->dims[i * CKL_MAX_RANK + k]) return false;
-  }
+/* Whether a tensor is what input i of x was bound for; `row`: it is the axes behind the first. */
+static bool is_bound(const ListFn *x, int i, const Tensor *v, int row) {
+  const Type *ty = gr_type(x->f->plan->g, x->f->plan->g->inputs[i]);
+  if (v->dtype != (DType)ty->dtype || v->rank != ty->rank + row || v->store->dev != DEV_CPU)
+    return false;
+  for (int k = 0; k < ty->rank; k++)
+    if (v->dim[k + row] != x->b->dims[i * CKL_MAX_RANK + k]) return false;
   return true;
 }
 
+/* Whether the tensors are what the body was bound for. */
+static bool same_inputs(const Turns *t, const ListFn *x, int64_t count) {
+  for (int i = 1; i < t->inputs; i++) {
+    if (t->own[i] ? !is_bound(x, i, t->own[i], is_row(t, i)) : !is_row(t, i)) return false;
+    for (int64_t k = 0; k < count && !t->own[i]; k++) {
+      const Tensor *v = stash_kept(t->in[i], k);
+      if (!v || !is_bound(x, i, v, 0) || !tn_is_contiguous(v)) return false;
+    }
+  }
+  return true;
+}
 /* Finds the rows that hold carried values, and homes. */
 static void find_homes(const Turns *t, List *l) {
   for (int j = 0; j < t->carry; j++) {
     l->before[j] = NONE;
     for (int i = t->gives - 1; i >= t->carry && !l->gives[j].input; i--)
-      if (l->gives[i].root == (uint32_t)j + 2) l->before[j] = i;
+      if (l->gives[i].root == (uint32_t)j + 2 && !l->gives[i].view) l->before[j] = i;
   }
   for (int i = 0; i < t->gives; i++) l->gives[i].home = false;
   for (int k = 0; k < t->gives; k++) { /* rows come before what is carried */
     int i = k < t->gives - t->carry ? t->carry + k : k - (t->gives - t->carry);
     Gives *x = &l->gives[i];
-    x->home = !x->input;
+    x->home = !x->input && !x->view;
     for (int j = 0; j < t->carry && i >= t->carry; j++) /* that is the row of the next turn */
       x->home &= l->before[j] == NONE || l->gives[j].root != x->root;
     for (int j = 0; j < t->gives && x->home; j++)
@@ -249,7 +304,7 @@ static void find_homes(const Turns *t, List *l) {
 static int kept_by(const Turns *t, int i) {
   const List *l = t->list;
   for (int j = 0; j < t->carry; j++)
-    if (l->gives[j].home && l->before[j] != NONE && !l->gives[i].input &&
+    if (l->gives[j].home && l->before[j] != NONE && !l->gives[i].input && !l->gives[i].view &&
         l->gives[j].root == l->gives[i].root)
       return j;
   return NONE;
@@ -298,8 +353,8 @@ bool list_rows(Turns *t, int64_t count, int64_t done) {
   for (int i = t->carry; i < t->gives; i++) {
     Gives *x = &l->gives[i];
     Tensor **to = &t->own[t->inputs + i], *made;
-    int of = x->input ? (int)x->root - 1 : 0, like = t->carry;
-    while (like < i && (l->gives[like].root != x->root || l->gives[like].bytes != x->bytes)) like++;
+    int of = x->input && !x->view ? (int)x->root - 1 : 0, like = t->carry;
+    while (like < i && (x->view || l->gives[like].view || l->gives[like].root != x->root)) like++;
     x->shared = true;
     if (kept_by(t, i) != NONE ||
         (of && of <= t->carry && l->gives[of - 1].home && l->before[of - 1] == i))
@@ -331,7 +386,7 @@ int list_open(Turns *t, JitFn *body, int64_t count) {
   l->cur = ARENA_ARRAY(&l->a, void *, t->carry + 1);
   l->before = ARENA_ARRAY(&l->a, int, t->carry + 1);
   l->body = open_fn(l, t->c, body);
-  if (!l->body || !same_inputs(t, l->body)) return 0;
+  if (!l->body || !same_inputs(t, l->body, t->count)) return 0;
   if (t->goes_on && gr_type(t->body, t->body->inputs[1])->dtype != DT_BOOL) return 0;
   l->gives = l->body->gives;
   find_homes(t, l);
@@ -347,6 +402,7 @@ int list_open(Turns *t, JitFn *body, int64_t count) {
   body->root[1] = &l->number;
   for (int i = 1; i < t->inputs; i++) {
     const Tensor *x = t->own[i];
+    if (!x) continue;
     if (is_row(t, i)) l->row[i] = (size_t)x->stride[0] * dt_size(x->dtype);
     body->root[1 + i] = tn_data(x);
   }
@@ -360,6 +416,15 @@ static void *address(const ListFn *x, Val v, uint32_t step) {
   Place at = p->place[plan_index(p->g, source_of(p, v, step))];
   uint32_t root = root_of(p, at);
   return root ? x->f->root[root] : (char *)x->f->root[0] + x->b->offset[at.index];
+}
+
+static void copy_out(const Gives *y, void *from, void *to) {
+  if (!y->view) {
+    memcpy(to, from, y->bytes);
+    return;
+  }
+  y->view->store->data = from;
+  tn_gather(y->view, 0, tn_count(y->view), to);
 }
 
 typedef struct Walk {
@@ -396,7 +461,7 @@ static bool run_branch(const Walk *w, ListFn *x, uint32_t step) {
   if (!run_fn(w, side)) return false;
   for (uint32_t k = 0; k < n->result_count && !w->st->failed; k++) {
     const Gives *y = &side->gives[k];
-    if (!y->home) memcpy(side->out[k], side->f->root[y->root], y->bytes);
+    if (!y->home) copy_out(y, side->f->root[y->root], side->out[k]);
     x->f->root[root_of(p, p->place[n->result0 + k])] = side->out[k];
   }
   return true;
@@ -451,7 +516,8 @@ static void set_addresses(const Turns *t) {
   void **root = l->body->f->root;
   for (int i = 0; i < t->carry; i++) root[2 + i] = l->cur[i];
   for (int i = t->carry + 1; i <= t->carry + t->rows; i++)
-    root[1 + i] = (char *)tn_data(t->own[i]) + (size_t)l->number * l->row[i];
+    root[1 + i] = t->own[i] ? (char *)tn_data(t->own[i]) + (size_t)l->number * l->row[i]
+                            : tn_data(stash_kept(t->in[i], l->number));
   for (int i = 0; i < t->gives; i++) {
     l->body->out[i] = place_for(t, i);
     const void *to[2] = {i < t->carry ? tn_data(t->own[t->inputs + i]) : NULL,
@@ -469,10 +535,11 @@ static void end_turn(const Turns *t) {
     void *from = l->body->f->root[x->root];
     /* What the next turn reads where it is: not the number, nor what another value was before. */
     bool stays = !x->input || (int)x->root > t->carry + 1 || (int)x->root == i + 2;
+    stays &= !x->view;
     if (i < t->carry && stays)
       out[i] = from;
     else if (!x->home && !x->shared)
-      memcpy(out[i], from, x->bytes);
+      copy_out(x, from, out[i]);
   }
   memcpy(l->cur, out, (size_t)t->carry * sizeof *l->cur);
 }

@@ -28,6 +28,7 @@ static int take(Turns *t, Tensor *const *in, int64_t count) {
   for (int i = 1; i < t->inputs; i++) {
     bool row = i > t->carry && i <= t->carry + t->rows;
     Tensor *x = row ? stash_rows(in[i]) : in[i];
+    if (row && !x && !t->k) continue;
     if (!x || (row && (x->dim[0] < count || !rows_fit(t, x)))) return 0;
     t->own[i] = row || tn_is_contiguous(x) ? tn_ref(x) : tn_contiguous(m, x);
     if (!t->own[i]) return -1;
@@ -124,6 +125,8 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
   if (count < 1 || c->after || (f->j->engine && eng_config(f->j->engine)->emulate)) return 0;
   Turns t = {.f = f,
              .c = c,
+             .in = in,
+             .count = count,
              .body = g->regions[n->region0],
              .k = one ? f->plan->low.launches[s->launch].k : NULL,
              .carry = (int)gr_attr_i(g, s->node, AT_CARRY, 0),

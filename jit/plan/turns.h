@@ -13,9 +13,12 @@ typedef struct Turns {
   struct List *list;
   int carry, rows, inputs, gives;
   bool reverse, goes_on, apart; /* apart: from the caller's carried values */
+  int64_t count;                /* the most turns */
   int64_t room;                 /* turns for which there are rows to keep */
   uint64_t nodes;               /* that lists ran, as gr_run would count them */
-  Tensor **own; /* refs: dense inputs; what the body gives; turns and nodes that ran; with a list a
+  Tensor *const *in;            /* of the node */
+  Tensor **own;                 /* refs: dense inputs (NULL: rows that are tensors of their own);
+                   what the body gives; turns and nodes that ran; with a list a
                    second tensor for each carried value */
   void **buf;
   int64_t *arg; /* followed by the bytes of the buffers, for tested addresses */
