@@ -67,8 +67,8 @@ static bool plain_sizes(const Binder *w) {
   return true;
 }
 
-/* Products of tiles in registers, beside which all else in their kernels is little, do about so many
- * times the operations of elementwise code. */
+/* Products of tiles in registers, beside which all else in their kernels is little, do about so
+ * many times the operations of elementwise code. */
 enum { TILE_RATE = 16 };
 
 static bool has_tile(const Kernel *k) {

@@ -15,7 +15,7 @@
 
 #include "graph/run.h"
 #include "graph/structure.h"
-#include "jit/plan/plan.h"
+#include "jit/plan/run_impl.h"
 
 typedef struct Account Account;
 

@@ -999,17 +999,16 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
     for (uint32_t k = 0; k < node_at(f, reader)->operand_count; k++) {
       if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
     }
-    if (to == GROUP_DOT || to == GROUP_CONV)
-      return arena_printf(f->keep, "`%s` reads it many times", op);
-    if (to != GROUP_POINT && to != GROUP_REDUCE)
-      return arena_printf(f->keep, "`%s` reads memory", op);
-    if (p->kind == GROUP_DOT || p->kind == GROUP_CONV)
-      return arena_printf(f->keep, "`%s` needs other elements than the one at hand", op);
-    if (way == WAY_MANY || way == WAY_ROW) return arena_printf(f->keep, "`%s` repeats it", op);
-    if (way != WAY_SAME) return arena_printf(f->keep, "`%s` reads it in another order", op);
-    if (x->reader_count > 1) return "several groups read it";
-    return arena_printf(f->keep, "`%s` goes over another space, or over what is made after this",
-                        op);
+    const char *what = to == GROUP_DOT || to == GROUP_CONV       ? "reads it many times"
+                       : to != GROUP_POINT && to != GROUP_REDUCE ? "reads memory"
+                       : p->kind == GROUP_DOT || p->kind == GROUP_CONV
+                           ? "needs other elements than the one at hand"
+                       : way == WAY_MANY || way == WAY_ROW ? "repeats it"
+                       : way != WAY_SAME                   ? "reads it in another order"
+                       : x->reader_count > 1
+                           ? NULL
+                           : "goes over another space, or over what is made after this";
+    return what ? arena_printf(f->keep, "`%s` %s", op, what) : "several groups read it";
   }
   return "nothing follows";
 }
@@ -1177,7 +1176,6 @@ static bool put_out(Fuse *f, Groups *out) {
 }
 
 void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out) {
-  stack_check();
   Fuse f = {.keep = keep, .a = a, .g = g, .env = env};
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
   f.root = ARENA_ARRAY(a, bool, g->node_count + 1);

@@ -11,7 +11,7 @@
 #include "graph/cost.h"
 #include "graph/structure.h"
 #include "jit/lower/reuse.h"
-#include "jit/plan/plan.h"
+#include "jit/plan/run_impl.h"
 
 Jit *jit_open(Mem *m, const JitConfig *c) {
   Engine *engine = c->walk ? NULL : eng_open(m, &c->engine);

@@ -174,11 +174,6 @@ void transfer_find(Plan *p);
  * for that; items[k] is slot of[k], placed. */
 void transfer_bind(const Plan *p, Bound *b, const int64_t *env, MemItem *items, const uint32_t *of,
                    size_t n);
-/* ---- run_turns.c */
-/* Runs a step that is a loop. 1, with new references in `out`; 0: the evaluator must; -1 with `e`,
- * and in *at the place of what is wrong, if it is not the loop itself. */
-int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
-              Prov *at);
 /* ---- plan_check.c: both throw by mem_bug if a law of plans does not hold */
 void plan_check(const Plan *p, Arena *temp);
 /* Checks the offsets that memplan set, in an arena of `arena` bytes. */
@@ -228,17 +223,6 @@ struct Bound {
   uint32_t peak_step;
 };
 
-/* ---- run_kernel.c */
-/* Runs the launch of a step on the addresses in f->root. False with `e`: it was interrupted, there
- * is no memory, or an address is outside of its buffer. `last`: it runs to its end, and is walked
- * in f->room. Notes the time, if that is wanted. */
-bool launch_run(JitFn *f, const Bound *b, const Step *s, KStatus *st, const Interrupt *interrupt,
-                bool last, GErr *e, Prov *at);
-/* Adds to the profile of a step. */
-void step_note(JitFn *f, const Bound *b, const Step *s, double seconds);
-double jit_now(void); /* seconds, of a clock that does not jump */
-
-enum { JIT_POISON = 0xff }; /* NaN in every dtype of floats, and no index: what nobody may read */
 enum { JIT_BOUND_MAX = 8 }; /* sets of sizes kept */
 
 void bound_free(JitFn *f, Bound *b);
@@ -254,11 +238,6 @@ typedef struct JitBlock {
   void *p;
   size_t bytes;
 } JitBlock;
-
-/* ---- exec.c: the memory of a run */
-void jit_level(Jit *j, size_t depth); /* makes room for a block at this depth; throws */
-/* The block of the run at j->depth; NULL: out of memory. */
-void *jit_block(Jit *j, int64_t bytes);
 
 struct Jit {
   int64_t rc; /* of the session, and of each function */

@@ -15,7 +15,7 @@
 
 #include "graph/opcode.h"
 #include "graph/stash.h"
-#include "jit/plan/turns.h"
+#include "jit/plan/run_impl.h"
 
 enum { NONE = -1 };
 
@@ -285,7 +285,7 @@ static bool same_inputs(const Turns *t, const ListFn *x, int64_t count) {
 static void find_homes(const Turns *t, List *l) {
   for (int j = 0; j < t->carry; j++) {
     l->before[j] = NONE;
-    for (int i = t->gives - 1; i >= t->carry && !l->gives[j].input; i--)
+    for (int i = t->gives - 1; i >= t->carry && !l->gives[j].input && !t->reverse; i--)
       if (l->gives[i].root == (uint32_t)j + 2 && !l->gives[i].view) l->before[j] = i;
   }
   for (int i = 0; i < t->gives; i++) l->gives[i].home = false;
@@ -334,13 +334,11 @@ static bool rows_before(const Turns *t, int j, int64_t n, int64_t done) {
   int i = l->before[j];
   Tensor *before = t->own[t->inputs + i], *x = turns_tensor(t, i, n + 1);
   if (!x) return false;
-  int64_t first = t->reverse;
-  char *to = (char *)tn_data(x) + (size_t)(t->reverse ? n : 0) * l->gives[j].bytes;
-  memcpy(to, done ? tn_data(before) : l->cur[j], (size_t)(done + 1) * l->gives[j].bytes);
+  memcpy(tn_data(x), done ? tn_data(before) : l->cur[j], (size_t)(done + 1) * l->gives[j].bytes);
   int64_t step = x->stride[0];
-  bool ok = rows_in(t, i, x, first * step, step, n);
+  bool ok = rows_in(t, i, x, 0, step, n);
   for (int k = t->carry; k < t->gives && ok; k++)
-    if (kept_by(t, k) == j) ok = rows_in(t, k, x, (1 - first) * step, step, n);
+    if (kept_by(t, k) == j) ok = rows_in(t, k, x, step, step, n);
   tn_unref(x);
   return ok;
 }
@@ -506,7 +504,7 @@ static void *place_for(const Turns *t, int i) {
   const List *l = t->list;
   bool kept = i < t->carry && l->gives[i].home && l->before[i] != NONE;
   char *to = tn_data(t->own[t->inputs + (kept ? l->before[i] : i)]);
-  int64_t number = l->number + (kept ? t->reverse ? -1 : 1 : 0);
+  int64_t number = l->number + kept;
   if (kept || i >= t->carry) return to + number * (int64_t)l->gives[i].bytes;
   return l->cur[i] == to ? tn_data(t->own[t->inputs + t->gives + 1 + i]) : to;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "graph/stash.h"
-#include "jit/plan/turns.h"
+#include "jit/plan/run_impl.h"
 
 /* Turns of a part; with `while`; of lists; under CKL_CHECK. */
 enum { PART = 8192, FIRST = 64, LIST_PART = 16, FEW = 3 };

@@ -9,8 +9,8 @@
 enum {
   UNROLL_MAX = 4096,
   UNROLL_SHORT = 64, /* if it can stay a loop, and no plan has to know what it keeps */
-  BREAKS_MAX = 512, /* with `break` */
-  RETURNS_MAX = 64  /* with `return`: gradients grow with the third power */
+  BREAKS_MAX = 512,  /* with `break` */
+  RETURNS_MAX = 64   /* with `return`: gradients grow with the third power */
 };
 
 /* Steps are counted in a call of the API: one for each statement, call and iteration of a loop,

@@ -1,9 +1,33 @@
-/* A loop whose turns run without the evaluator: what run_turns.c shares with run_list.c. */
-#ifndef CKL_JIT_PLAN_TURNS_H
-#define CKL_JIT_PLAN_TURNS_H
+/* What the files that run plans share: launches, the memory of a run, loops. */
+#ifndef CKL_JIT_PLAN_RUN_IMPL_H
+#define CKL_JIT_PLAN_RUN_IMPL_H
 
 #include "jit/plan/plan.h"
 
+/* ---- run_kernel.c */
+/* Runs the launch of a step on the addresses in f->root. False with `e`: it was interrupted, there
+ * is no memory, or an address is outside of its buffer. `last`: it runs to its end, and is walked
+ * in f->room. Notes the time, if that is wanted. */
+bool launch_run(JitFn *f, const Bound *b, const Step *s, KStatus *st, const Interrupt *interrupt,
+                bool last, GErr *e, Prov *at);
+/* Adds to the profile of a step. */
+void step_note(JitFn *f, const Bound *b, const Step *s, double seconds);
+double jit_now(void); /* seconds, of a clock that does not jump */
+
+enum { JIT_POISON = 0xff }; /* NaN in every dtype of floats, and no index: what nobody may read */
+
+/* ---- exec.c: the memory of a run */
+void jit_level(Jit *j, size_t depth); /* makes room for a block at this depth; throws */
+/* The block of the run at j->depth; NULL: out of memory. */
+void *jit_block(Jit *j, int64_t bytes);
+
+/* ---- run_turns.c */
+/* Runs a step that is a loop. 1, with new references in `out`; 0: the evaluator must; -1 with `e`,
+ * and in *at the place of what is wrong, if it is not the loop itself. */
+int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
+              Prov *at);
+
+/* ---- run_list.c */
 typedef struct Turns {
   JitFn *f; /* that has the loop */
   RunCtx *c;
