@@ -24,8 +24,9 @@ try 'every allocation of seven programs' --fail-alloc=all tests/golden/grad/scri
   tests/golden/text/holes.ckl tests/golden/hooks/outside-of-a-block.ckl
 try 'samples of the allocations of the others' --fail-alloc="${ALLOC_SAMPLES:-3}" tests/golden
 CKL_CPU=loops
-try 'every allocation of three programs whose kernels are walked' --fail-alloc=all \
-  tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl tests/golden/control/list-of-a-kernel.ckl
+try 'every allocation of four programs whose kernels are walked' --fail-alloc=all \
+  tests/golden/models/mlp.ckl tests/golden/functions/closures.ckl tests/golden/control/list-of-a-kernel.ckl \
+  tests/golden/control/list-of-launches.ckl
 try 'samples of the allocations of others whose kernels are walked' \
   --fail-alloc="${ALLOC_SAMPLES:-3}" tests/golden/functions tests/golden/grad
 CKL_CPU=$code

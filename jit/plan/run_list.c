@@ -43,6 +43,8 @@ struct ListFn {
 
 typedef struct List {
   Arena a;
+  Jit *j;
+  size_t depth; /* of the loop's function */
   ListFn *all, *body;
   int64_t number; /* of the turn: input 0 of the body */
   Gives *gives;   /* of the body */
@@ -111,7 +113,8 @@ static void release(void *obj) {
     for (size_t i = 0; i < x->f->plan->g->output_count; i++) tn_unref(x->gives[i].view);
     x->f->running = false;
   }
-  Arena a = l->a; /* l lies in it */
+  l->j->depth = l->depth; /* a turn may have thrown */
+  Arena a = l->a;         /* l lies in it */
   arena_free(&a);
 }
 
@@ -377,8 +380,9 @@ int list_open(Turns *t, JitFn *body, int64_t count) {
   Mem *m = t->c->mem;
   Arena a;
   arena_init(&a, m);
+  mem_pool_reserve(m, 1);
   List *l = t->list = ARENA_NEW(&a, List);
-  *l = (List){.a = a};
+  *l = (List){.a = a, .j = body->j, .depth = body->j->depth};
   mem_pool_add(m, l, release);
   l->row = ARENA_ARRAY(&l->a, size_t, t->inputs + 1);
   l->cur = ARENA_ARRAY(&l->a, void *, t->carry + 1);

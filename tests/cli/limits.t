@@ -43,8 +43,11 @@ ends 'loops that are unrolled' 'fn f(x: f32) -> f32 {
 }
 print(f(1.0))'
 ends 'hooks' 'let x = track(ones([2]))
-on_grad(x, fn(g) { for i in 0..2000 { }
-  g })
+on_grad(x, fn(g) {
+  var y = g
+  for i in 0..2000 { y = y + 1.0 }
+  y
+})
 print(grad(sum(x * x), x))'
 
 printf '%s\n' 'for i in 0..100 { }' >main.ckl

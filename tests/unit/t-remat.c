@@ -588,7 +588,8 @@ static int64_t peak_of(Env *v, const Graph *g) {
   Jit *j = jit_open(&v->mem, &config);
   JitPeak p = {0};
   static const int64_t no_sizes[1] = {0};
-  JitFn *f = jit_plan(j, gr_dce(&v->arena, gr_cse(&v->arena, gr_fold(&v->arena, g))), no_sizes);
+  JitFn *f =
+      jit_plan(j, gr_dce(&v->arena, gr_cse(&v->arena, gr_fold(&v->arena, g))), no_sizes, NULL);
   if (f)
     check(jit_peak(f, no_sizes, &p));
   else
