@@ -513,6 +513,15 @@ static void *place_for(const Turns *t, int i) {
   return l->cur[i] == to ? tn_data(t->own[t->inputs + t->gives + 1 + i]) : to;
 }
 
+/* Whether carried value i lies in memory that only it has, and no other carried value. */
+static bool is_alone(const Turns *t, int i) {
+  const List *l = t->list;
+  bool own = l->cur[i] == tn_data(t->own[t->inputs + i]) ||
+             l->cur[i] == tn_data(t->own[t->inputs + t->gives + 1 + i]);
+  for (int k = 0; k < t->carry && own; k++) own = k == i || l->cur[k] != l->cur[i];
+  return own;
+}
+
 static void set_addresses(const Turns *t) {
   List *l = t->list;
   void **root = l->body->f->root;
@@ -522,9 +531,7 @@ static void set_addresses(const Turns *t) {
                             : tn_data(stash_kept(t->in[i], l->number));
   for (int i = 0; i < t->gives; i++) {
     l->body->out[i] = place_for(t, i);
-    const void *to[2] = {i < t->carry ? tn_data(t->own[t->inputs + i]) : NULL,
-                         i < t->carry ? tn_data(t->own[t->inputs + t->gives + 1 + i]) : NULL};
-    l->gives[i].taken = i < t->carry && (l->cur[i] == to[0] || l->cur[i] == to[1]);
+    l->gives[i].taken = i < t->carry && is_alone(t, i);
   }
 }
 
