@@ -357,9 +357,12 @@ static bool is_zeros(const Graph *g, Val v) {
 
 /* `put` of rows into zeros, none of them twice. */
 static bool puts_rows(const Graph *g, Val v) {
+  const GNode *n = gr_node(g, v);
   const Type *t = gr_type(g, v);
-  return gr_node(g, v)->op == OP_PUT && (t->dtype == DT_F32 || t->dtype == DT_F64) &&
-         is_zeros(g, gr_operand(g, v.node, 0));
+  if (n->op != OP_PUT || (t->dtype != DT_F32 && t->dtype != DT_F64)) return false;
+  bool once = n->operand_count == 2 || !gr_type(g, gr_operand(g, v.node, 2))->rank ||
+              gr_attr_i(g, v.node, AT_DISTINCT, 0);
+  return once && is_zeros(g, gr_operand(g, v.node, 0));
 }
 
 /* Whether v is `sum`, plus rows. */

@@ -173,10 +173,7 @@ static Twin *find_twins(Arena *a, const RotorStage *s, uint32_t n) {
   Twin *twin = ARENA_ARRAY(a, Twin, n + 1);
   for (uint32_t apart = 1; apart < n; apart++)
     for (uint32_t i = n, run = 0; i-- > apart;) {
-      const RotorStage *x = &s[i], *y = &s[i - apart];
-      bool same = x->tape == y->tape && x->again == y->again && x->cross == y->cross &&
-                  x->front == y->front && x->back == y->back && x->alone == y->alone &&
-                  x->time == y->time;
+      bool same = !memcmp(&s[i], &s[i - apart], sizeof *s); /* numbers alone, without padding */
       run = same ? run + 1 : 0;
       if (run > twin[i].length) twin[i] = (Twin){i - apart, run};
     }

@@ -13,6 +13,7 @@
  * Invariant: no turn writes what it carries in, or a tensor of the caller. */
 #include <string.h>
 
+#include "graph/cost.h"
 #include "graph/opcode.h"
 #include "graph/stash.h"
 #include "jit/plan/run_impl.h"
@@ -132,14 +133,7 @@ static uint32_t root_of(const Plan *p, Place at) {
 }
 
 static size_t bytes_of(const RunCtx *c, const Graph *g, Val v) {
-  const Type *ty = gr_type(g, v);
-  size_t n = dt_size((DType)ty->dtype);
-  for (int k = 0; k < ty->rank; k++) {
-    int64_t d = 0; /* the function is bound for these sizes */
-    CK_ASSERT(c->mem, dim_eval(g->dims, ty->dim[k], c->env, NULL, &d));
-    n *= (size_t)d;
-  }
-  return n;
+  return (size_t)cost_bytes(g, gr_type(g, v), c->env);
 }
 
 static void of_source(void *ud) {
@@ -204,8 +198,16 @@ static void hand_on(ListFn *x, uint32_t step, ListFn *side) {
   }
 }
 
-/* Makes the list of f and of the sides of its branches; NULL: the evaluator has to take it. Each
- * value that a branch gives has memory of its own, unless it is an output. */
+/* Gives a value of x memory of its own, unless an output is its home. */
+static void own_memory(List *l, ListFn *x, const RunCtx *c, Val v, Place at) {
+  const Graph *g = x->f->plan->g;
+  uint32_t root = root_of(x->f->plan, at);
+  for (size_t i = 0; i < g->output_count; i++)
+    if (x->gives[i].home && x->gives[i].root == root) return;
+  x->f->root[root] = arena_alloc(&l->a, bytes_of(c, g, v) + 64);
+}
+
+/* Makes the list of f and of the sides of its branches; NULL: the evaluator has to take it. */
 static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
   stack_check();
   const Plan *p = f->plan;
@@ -239,12 +241,12 @@ static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
     for (size_t k = 0; k < i; k++) y->home &= !x->gives[k].home || x->gives[k].root != y->root;
     if (!val_none(all)) continue;
     if (!make_view(c, g, y, g->outputs[i], base)) return NULL;
-    if (!y->input) f->root[y->root] = arena_alloc(&l->a, bytes_of(c, g, base) + 64);
   }
   for (size_t i = p->inputs; i < g->input_count; i++) f->root[1 + i] = tn_data(f->in[i]);
+  for (uint32_t i = 0; i < p->result_count; i++)
+    own_memory(l, x, c, p->results[i], (Place){PLACE_RESULT, i});
   for (uint32_t i = 0; i < p->held_count; i++)
-    f->root[root_of(p, (Place){PLACE_HELD, i})] =
-        arena_alloc(&l->a, bytes_of(c, g, p->helds[i].v) + 64);
+    own_memory(l, x, c, p->helds[i].v, (Place){PLACE_HELD, i});
   for (size_t i = 0; i < p->step_count; i++) {
     const GNode *n = &g->nodes[p->steps[i].node];
     for (uint32_t k = 0; p->steps[i].kind == STEP_NODE && k < 2; k++)
@@ -284,6 +286,7 @@ static bool same_inputs(const Turns *t, const ListFn *x, int64_t count) {
   }
   return true;
 }
+
 /* Finds the rows that hold carried values, and homes. */
 static void find_homes(const Turns *t, List *l) {
   for (int j = 0; j < t->carry; j++) {
