@@ -83,22 +83,42 @@ int64_t cost_flops(const Graph *g, uint32_t node, const int64_t *env) {
   return cost_mul(cost_steps(g, node, env), op_info[g->nodes[node].op].cost);
 }
 
+/* Whether v is a number that is known, in *n. */
+static bool number(const Graph *g, Val v, const int64_t *env, int64_t *n) {
+  int64_t a, b;
+  stack_check();
+  switch ((OpCode)g->nodes[v.node].op) {
+  case OP_CONST: *n = gr_attr_i(g, v.node, AT_VALUE, 0); return true;
+  case OP_DIM: {
+    Dim d = (Dim)gr_attr_i(g, v.node, AT_SIZE, 0);
+    return env ? dim_eval(g->dims, d, env, NULL, n) : dim_is_const(g->dims, d, n);
+  }
+  case OP_ADD:
+  case OP_SUB:
+    if (!number(g, gr_operand(g, v.node, 0), env, &a)) return false;
+    if (!number(g, gr_operand(g, v.node, 1), env, &b)) return false;
+    return g->nodes[v.node].op == OP_ADD ? !__builtin_add_overflow(a, b, n)
+                                         : !__builtin_sub_overflow(a, b, n);
+  default: return false;
+  }
+}
+
+int64_t cost_turns(const Graph *g, uint32_t node, const int64_t *env) {
+  int64_t n;
+  if (gr_attr(g, node, AT_WHILE) || !number(g, gr_operand(g, node, 0), env, &n)) return -1;
+  return n < 0 ? 0 : n;
+}
+
 int64_t cost_iterations(const Graph *g, uint32_t node, const int64_t *env) {
-  const GNode *n = &g->nodes[node];
-  int64_t count = 1;
-  if (n->op == OP_MAP) {
-    const Type *t = gr_type(g, gr_operand(g, node, 0));
-    count = t->rank ? cost_dim(g, t->dim[0], env) : 1;
+  if (g->nodes[node].op == OP_LOOP) {
+    int64_t n;
+    if (!number(g, gr_operand(g, node, 0), env, &n) || n == INT64_MAX)
+      return COST_TYPICAL_ITERATIONS;
+    return n < 0 ? 0 : n;
   }
-  if (n->op == OP_LOOP) {
-    Val v = gr_operand(g, node, 0);
-    count = COST_TYPICAL_ITERATIONS;
-    if (g->nodes[v.node].op == OP_CONST)
-      count = gr_attr_i(g, v.node, AT_VALUE, count);
-    else if (g->nodes[v.node].op == OP_DIM)
-      count = cost_dim(g, (Dim)gr_attr_i(g, v.node, AT_SIZE, 0), env);
-  }
-  return count < 0 ? 0 : count;
+  if (g->nodes[node].op != OP_MAP) return 1;
+  const Type *t = gr_type(g, gr_operand(g, node, 0));
+  return t->rank ? cost_dim(g, t->dim[0], env) : 1;
 }
 
 /* Seconds of the reference evaluator for a multiplication of a contraction, and for an elementary

@@ -31,6 +31,8 @@ int64_t cost_flops(const Graph *g, uint32_t node, const int64_t *env);
 /* How often region 0 of a loop or map runs; COST_TYPICAL_ITERATIONS if that is known at run time
  * only. */
 int64_t cost_iterations(const Graph *g, uint32_t node, const int64_t *env);
+/* How many turns a loop runs; -1: only the run knows. */
+int64_t cost_turns(const Graph *g, uint32_t node, const int64_t *env);
 /* Seconds that gr_run takes for g and its regions, roughly. */
 double cost_seconds(const Graph *g, const int64_t *env);
 

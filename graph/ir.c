@@ -254,6 +254,10 @@ int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise) {
   return a && (a->kind == AK_INT || a->kind == AK_DIM) ? a->u.i : otherwise;
 }
 
+bool gr_again(const Graph *g, uint32_t node) {
+  return gr_attr(g, node, AT_STATES) || gr_attr(g, node, AT_EVERY);
+}
+
 bool type_eq(const Type *a, const Type *b) {
   if (a->kind != b->kind) return false;
   if (a->kind != TK_TENSOR) return true;

@@ -135,7 +135,7 @@ bool shape_loop(C *c) {
   }
   bool again = attr_find(c->attrs, c->nattrs, AT_AGAIN) != NULL;
   if (again && !sh_int(c, AT_AGAIN, carry, INT64_MAX, &flag)) return false;
-  if (schedules > 1 || again != (schedules == 1) ||
+  if (schedules > 1 || again < (schedules == 1) ||
       (again && (stashes || attr_find(c->attrs, c->nattrs, AT_REVERSE))))
     return gerr_set(c->e, ERR_IR_FORM, -1,
                     "`loop` runs turns again by one of `states` and `every`, from `again` on, and "

@@ -355,7 +355,7 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   bool reverse = gr_attr_i(g, node, AT_REVERSE, 0) != 0;
   int64_t dim[CKL_MAX_RANK];
   bool goes_on = gr_attr(g, node, AT_WHILE) != NULL;
-  if (gr_attr(g, node, AT_COUNTER) || gr_attr(g, node, AT_AGAIN)) return false;
+  if (gr_attr(g, node, AT_COUNTER) || gr_again(g, node)) return false;
   if (!is_small(b)) return false;
   Kernel *k = lp_new(l->arena);
   Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1), 0, 0};

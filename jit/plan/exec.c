@@ -349,13 +349,7 @@ static bool run_node(Exec *x, const Step *s) {
   for (uint32_t k = 0; k < n->operand_count && ok; k++) {
     Val v = p->g->operands[n->operand0 + k];
     if (gr_type(p->g, v)->kind == TK_TOKEN) continue;
-    Place at = p->place[plan_index(p->g, v)];
-    if (n->region_count && at.kind == PLACE_INPUT && !x->f->dense[at.index] &&
-        !tn_is_contiguous(x->in[at.index])) { /* once, and not by each body that reads it */
-      x->f->dense[at.index] = dense_input(x, at.index);
-      if (!x->f->dense[at.index]) ok = no_memory(x);
-    }
-    if (ok) a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
+    a->t[k] = tensor_of(x, v, (uint32_t)(s - p->steps));
     ok = a->t[k] != NULL;
   }
   int turns = ok && n->op == OP_LOOP ? turns_run(x->f, s, &x->inner, a->t, out, x->e, x->at) : 0;
@@ -751,7 +745,7 @@ static void open_account(Exec *x, Account *a) {
   *a = (Account){0};
   if (!j->config.check || !j->engine || x->f->hosts) return;
   if (eng_config(j->engine)->emulate) return; /* the plan does not count the emulator's memory */
-  a->on = jit_peak(x->f, x->b->env, &p) && p.bound;
+  a->on = jit_peak(x->f, x->b->env, &p) && p.bound && !p.reads;
   a->at_most = !p.exact;
   if (!a->on) return;
   p.outputs += stores_now(x, &p.headers);

@@ -86,6 +86,8 @@ typedef struct JitPeak {
   int64_t inner; /* upper bound of the tensors and arenas of bodies: loops, branches, maps */
   bool exact;    /* false if the evaluator runs a step, since it makes its own tensors */
   bool bound;    /* no run takes more: exact, or `inner` covers all steps of the evaluator */
+  bool reads;    /* it is given rows of a loop; the `again` of who made them comes to its bytes */
+  int64_t again; /* bytes with which rows that leave are made again by who reads them */
 } JitPeak;
 /* False if the evaluator runs the whole function. Throws when out of memory. */
 bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);

@@ -138,6 +138,24 @@ static void touch_made(Plan *p, Val v, uint32_t step) {
   }
 }
 
+Val plan_dense(const Plan *p, Val v, uint32_t step) {
+  const Graph *g = p->g;
+  while (!plan_there(p, v, step)) {
+    OpCode op = (OpCode)g->nodes[v.node].op;
+    if (op != OP_ALIAS && op != OP_STOP && op != OP_RESHAPE) return VAL_NONE;
+    v = gr_operand(g, v.node, 0);
+  }
+  return v;
+}
+
+/* Bodies read the elements of v: an input that has them is made dense once, and not by each. */
+static void use_dense(Plan *p, Val v, uint32_t step) {
+  Val base = plan_dense(p, v, step);
+  if (val_none(base) || gr_type(p->g, base)->kind != TK_TENSOR) return;
+  Place at = p->place[plan_index(p->g, base)];
+  if (at.kind == PLACE_INPUT) p->input_used[at.index] = true;
+}
+
 static void lifetimes(Plan *p) {
   for (uint32_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
@@ -145,6 +163,7 @@ static void lifetimes(Plan *p) {
       const GNode *n = &p->g->nodes[s->node];
       for (uint32_t k = 0; k < n->operand_count; k++) {
         touch_made(p, p->g->operands[n->operand0 + k], i);
+        if (n->region_count) use_dense(p, p->g->operands[n->operand0 + k], i);
       }
       for (uint32_t k = 0; k < n->result_count; k++) touch(p, p->place[n->result0 + k], i);
       continue;

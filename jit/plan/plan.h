@@ -1,4 +1,5 @@
 /* Inside of jit/: groups, steps, places of values, and offsets for one set of sizes.
+ * One file: its structs refer to one another.
  *
  * Example: `ckl opt --pass=plan` prints this plan of x = dot(a, b), y = exp(x), s = sum(y, axis 0),
  * s + s, for a of [7, 9] and b of [9, 10]. exp joins the group of the dot as its epilogue, so x
@@ -161,6 +162,9 @@ typedef struct Plan {
   uint32_t forward_end; /* the last step that computes a value for a backward node, or UINT32_MAX */
 } Plan;
 
+/* The value in memory that has the elements of v in order, when a step begins; or VAL_NONE. */
+Val plan_dense(const Plan *p, Val v, uint32_t step);
+
 typedef struct Bound Bound; /* bind.c */
 /* The plan lives in `a`. `temp` holds working memory, which the caller frees. `env` holds typical
  * sizes, or is NULL. `shelf`: see jit_plan. */
@@ -253,6 +257,18 @@ struct Jit {
   size_t block_count, depth;
 };
 
+/* The bytes of a value that the evaluator holds (peak.c). */
+typedef struct HeldSize {
+  uint32_t like; /* the first of those in the same memory, or itself */
+  bool view;     /* a row of that one */
+  bool one;      /* rows of a loop that are one row */
+  int more;      /* rows of a loop besides those of the turns */
+  bool wide;     /* rows that may hold more than they show */
+  int64_t bytes; /* of the first: those of all of them */
+  bool stays;    /* of the first: one of them leaves */
+  uint32_t seen;
+} HeldSize;
+
 struct JitFn {
   int64_t rc; /* of its owner, and of what runs a region later */
   Jit *j;
@@ -272,6 +288,7 @@ struct JitFn {
   } * loose; /* arguments that depend on symbols without `sizing` */
   size_t loose_count, loose_cap;
   bool numbers_checked;        /* conditions depend on such symbols */
+  HeldSize *held;              /* in the order of Plan.helds */
   JitFn **regions;             /* in the order of Plan.g->regions; NULL: not run by a step */
   JitFn *next, *prev, *parent; /* all of j; of a region that to which it belongs */
   /* per step, for a profile */

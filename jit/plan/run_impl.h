@@ -21,7 +21,12 @@ void jit_level(Jit *j, size_t depth); /* makes room for a block at this depth; t
 /* The block of the run at j->depth; NULL: out of memory. */
 void *jit_block(Jit *j, int64_t bytes);
 
+/* ---- peak.c */
+void peak_prepare(JitFn *f); /* finds what is held in one memory; its regions are there */
+
 /* ---- run_turns.c */
+/* Whether the turns of this step, if they are not one kernel, are lists of launches. */
+bool turns_as_list(const JitFn *f, const Step *s);
 /* Runs a step that is a loop. 1, with new references in `out`; 0: the evaluator must; -1 with `e`,
  * and in *at the place of what is wrong, if it is not the loop itself. */
 int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
@@ -50,6 +55,17 @@ typedef struct Turns {
 
 /* Whether turns of a loop with this body can be a list: all of its steps are kernels. */
 bool list_fits(const JitFn *body);
+/* The memory of the rows of an output: that of output `like` (its own number: none else has it), a
+ * row for each turn if `all`, and `more` rows. */
+typedef struct Shared {
+  int like;
+  bool all;
+  int more;
+  bool looks; /* it is a view of a part */
+} Shared;
+/* Tells that of each output behind those that are carried, if turns are a list, or run one by one.
+ * False: it is not known. */
+bool list_shares(Arena *temp, const JitFn *body, int carry, int rows, bool reverse, Shared *to);
 /* Begins, with room for the rows of `count` turns; the inputs are in t->own. 0: the evaluator has
  * to take the loop, -1: no memory. */
 int list_open(Turns *t, JitFn *body, int64_t count);

@@ -22,6 +22,7 @@ enum { NONE = -1 };
 
 typedef struct Gives { /* an output */
   bool input, home;    /* its source: an input, or a result whose home it is */
+  bool looks;          /* it is a view of its source, and copied */
   bool shared;         /* a row of the loop: it lies in the memory of something else */
   uint32_t root;       /* the source's address, in JitFn.root */
   size_t bytes;
@@ -29,7 +30,7 @@ typedef struct Gives { /* an output */
    * `taken`: this time, if both are one. */
   int moved, given;
   bool taken;
-  Tensor *view; /* the output is this view of its source, and copied; NULL: all of it */
+  Tensor *view; /* if it looks: of its source, without an address */
 } Gives;
 
 typedef struct ListFn ListFn;
@@ -56,17 +57,6 @@ typedef struct List {
 
 /* ---- what fits */
 
-/* The value in memory that has the elements of v in order, when a step begins; or VAL_NONE. */
-static Val source_of(const Plan *p, Val v, uint32_t step) {
-  const Graph *g = p->g;
-  while (!plan_there(p, v, step)) {
-    OpCode op = (OpCode)g->nodes[v.node].op;
-    if (op != OP_ALIAS && op != OP_STOP && op != OP_RESHAPE) return VAL_NONE;
-    v = gr_operand(g, v.node, 0);
-  }
-  return v;
-}
-
 /* The value in memory that v is, or is a view of. */
 static Val base_of(const Plan *p, Val v) {
   const Graph *g = p->g;
@@ -85,10 +75,20 @@ static bool branch_fits(const JitFn *f, uint32_t step) {
   const GNode *n = &p->g->nodes[p->steps[step].node];
   if (n->op != OP_BRANCH) return false;
   for (uint32_t k = 0; k < n->operand_count; k++)
-    if (val_none(source_of(p, p->g->operands[n->operand0 + k], step))) return false;
+    if (val_none(plan_dense(p, p->g->operands[n->operand0 + k], step))) return false;
   if (gr_type(p->g, p->g->operands[n->operand0])->dtype != DT_BOOL) return false;
   for (uint32_t k = 0; k < n->region_count; k++)
     if (!f->regions[n->region0 + k] || !list_fits(f->regions[n->region0 + k])) return false;
+  return true;
+}
+
+/* Whether each output is memory that leaves, or a view of it. */
+static bool outputs_stay(const Plan *p) {
+  for (size_t i = 0; i < p->g->output_count; i++) {
+    Val v = base_of(p, p->g->outputs[i]);
+    if (gr_type(p->g, p->g->outputs[i])->kind == TK_TOKEN) continue;
+    if (val_none(v) || p->place[plan_index(p->g, v)].kind == PLACE_ARENA) return false;
+  }
   return true;
 }
 
@@ -99,12 +99,9 @@ bool list_fits(const JitFn *f) {
   for (uint32_t i = 0; i < p->step_count; i++) {
     if (p->steps[i].kind != STEP_KERNEL && !branch_fits(f, i)) return false;
   }
-  for (size_t i = 0; i < p->g->output_count; i++) {
-    Val v = base_of(p, p->g->outputs[i]);
-    if (val_none(v) || gr_type(p->g, v)->kind != TK_TENSOR) return false;
-    if (p->place[plan_index(p->g, v)].kind == PLACE_ARENA) return false;
-  }
-  return true;
+  for (size_t i = 0; i < p->g->output_count; i++)
+    if (gr_type(p->g, p->g->outputs[i])->kind != TK_TENSOR) return false;
+  return outputs_stay(p);
 }
 
 /* ---- the start */
@@ -175,6 +172,23 @@ static int moved_to(const Plan *p, uint32_t root) {
   return NONE;
 }
 
+/* Where the outputs of f come from. */
+static void find_sources(const JitFn *f, Gives *gives) {
+  const Plan *p = f->plan;
+  for (size_t i = 0; i < p->g->output_count; i++) {
+    Gives *y = &gives[i];
+    *y = (Gives){.input = true, .looks = true};
+    if (gr_type(p->g, p->g->outputs[i])->kind == TK_TOKEN) continue;
+    Place from = p->place[plan_index(p->g, base_of(p, p->g->outputs[i]))];
+    *y = (Gives){.input = from.kind == PLACE_INPUT, .root = root_of(p, from)};
+    y->looks = val_none(plan_dense(p, p->g->outputs[i], UINT32_MAX));
+    y->moved = y->input ? NONE : moved_to(p, y->root);
+    y->given = NONE;
+    y->home = !y->input && !y->looks;
+    for (size_t k = 0; k < i; k++) y->home &= !gives[k].home || gives[k].root != y->root;
+  }
+}
+
 /* Lets what the sides of a branch give have the memory of inputs of x, where that is allowed for
  * what x gives, and the branch is the last to read the input. */
 static void hand_on(ListFn *x, uint32_t step, ListFn *side) {
@@ -187,7 +201,7 @@ static void hand_on(ListFn *x, uint32_t step, ListFn *side) {
       int readers = 0, at = NONE;
       if (!y->home || y->root != root || y->given == NONE) continue;
       for (uint32_t m = 0; m < n->operand_count; m++) {
-        Val v = source_of(p, p->g->operands[n->operand0 + m], step);
+        Val v = plan_dense(p, p->g->operands[n->operand0 + m], step);
         Place from = p->place[plan_index(p->g, v)];
         if (from.kind != PLACE_INPUT || (int)from.index != y->given) continue;
         readers++;
@@ -229,18 +243,11 @@ static ListFn *open_fn(List *l, const RunCtx *c, JitFn *f) {
   f->running = true;
   x->out = ARENA_ARRAY(&l->a, void *, g->output_count + 1);
   x->sides = ARENA_ARRAY(&l->a, ListFn *, 2 * p->step_count + 1);
+  find_sources(f, x->gives);
   for (size_t i = 0; i < g->output_count; i++) {
-    Val all = source_of(p, g->outputs[i], UINT32_MAX), base = base_of(p, g->outputs[i]);
-    Place from = p->place[plan_index(g, base)];
     Gives *y = &x->gives[i];
-    *y = (Gives){.input = from.kind == PLACE_INPUT, .root = root_of(p, from)};
     y->bytes = bytes_of(c, g, g->outputs[i]);
-    y->moved = y->input ? NONE : moved_to(p, y->root);
-    y->given = NONE;
-    y->home = !y->input && !val_none(all);
-    for (size_t k = 0; k < i; k++) y->home &= !x->gives[k].home || x->gives[k].root != y->root;
-    if (!val_none(all)) continue;
-    if (!make_view(c, g, y, g->outputs[i], base)) return NULL;
+    if (y->looks && !make_view(c, g, y, g->outputs[i], base_of(p, g->outputs[i]))) return NULL;
   }
   for (size_t i = p->inputs; i < g->input_count; i++) f->root[1 + i] = tn_data(f->in[i]);
   for (uint32_t i = 0; i < p->result_count; i++)
@@ -292,13 +299,13 @@ static void find_homes(const Turns *t, List *l) {
   for (int j = 0; j < t->carry; j++) {
     l->before[j] = NONE;
     for (int i = t->gives - 1; i >= t->carry && !l->gives[j].input && !t->reverse; i--)
-      if (l->gives[i].root == (uint32_t)j + 2 && !l->gives[i].view) l->before[j] = i;
+      if (l->gives[i].root == (uint32_t)j + 2 && !l->gives[i].looks) l->before[j] = i;
   }
   for (int i = 0; i < t->gives; i++) l->gives[i].home = false;
   for (int k = 0; k < t->gives; k++) { /* rows come before what is carried */
     int i = k < t->gives - t->carry ? t->carry + k : k - (t->gives - t->carry);
     Gives *x = &l->gives[i];
-    x->home = !x->input && !x->view;
+    x->home = !x->input && !x->looks;
     for (int j = 0; j < t->carry && i >= t->carry; j++) /* that is the row of the next turn */
       x->home &= l->before[j] == NONE || l->gives[j].root != x->root;
     for (int j = 0; j < t->gives && x->home; j++)
@@ -310,7 +317,7 @@ static void find_homes(const Turns *t, List *l) {
 static int kept_by(const Turns *t, int i) {
   const List *l = t->list;
   for (int j = 0; j < t->carry; j++)
-    if (l->gives[j].home && l->before[j] != NONE && !l->gives[i].input && !l->gives[i].view &&
+    if (l->gives[j].home && l->before[j] != NONE && !l->gives[i].input && !l->gives[i].looks &&
         l->gives[j].root == l->gives[i].root)
       return j;
   return NONE;
@@ -349,6 +356,50 @@ static bool rows_before(const Turns *t, int j, int64_t n, int64_t done) {
   return ok;
 }
 
+/* Whose memory the rows of an output have. */
+typedef struct RowOf {
+  int before; /* of the carried value with this number, before each turn, or behind it */
+  int input;  /* of this input: its rows, or the value itself */
+  int like;   /* of this output */
+} RowOf;      /* NONE; all of them: their own */
+
+static RowOf row_of(const Turns *t, int i) {
+  const List *l = t->list;
+  const Gives *x = &l->gives[i];
+  RowOf r = {kept_by(t, i), NONE, NONE};
+  int of = x->input && !x->looks ? (int)x->root - 1 : 0, like = t->carry;
+  if (of && of <= t->carry && l->gives[of - 1].home && l->before[of - 1] == i) r.before = of - 1;
+  if (r.before != NONE) return r;
+  while (like < i && (x->looks || l->gives[like].looks || l->gives[like].root != x->root)) like++;
+  if (of > t->carry)
+    r.input = of;
+  else if (like < i)
+    r.like = like;
+  return r;
+}
+
+bool list_shares(Arena *temp, const JitFn *body, int carry, int rows, bool reverse, Shared *to) {
+  if (!body || !body->plan || !outputs_stay(body->plan)) return false;
+  List l = {.gives = ARENA_ARRAY(temp, Gives, body->plan->g->output_count + 1)};
+  Turns t = {.body = body->plan->g, .list = &l, .carry = carry, .rows = rows, .reverse = reverse};
+  t.gives = (int)t.body->output_count;
+  l.before = ARENA_ARRAY(temp, int, carry + 1);
+  find_sources(body, l.gives);
+  find_homes(&t, &l);
+  for (int i = carry; i < t.gives; i++) {
+    RowOf r = row_of(&t, i);
+    to[i] = (Shared){.like = i, .all = true};
+    if (r.before != NONE)
+      to[i] = (Shared){l.before[r.before], true, 1, false};
+    else if (r.like != NONE)
+      to[i].like = r.like;
+    else if (r.input != NONE && !is_row(&t, r.input))
+      to[i] = (Shared){i, false, 1, false};
+    to[i].looks = l.gives[i].looks;
+  }
+  return true;
+}
+
 bool list_rows(Turns *t, int64_t count, int64_t done) {
   List *l = t->list;
   t->room = count;
@@ -357,17 +408,19 @@ bool list_rows(Turns *t, int64_t count, int64_t done) {
   for (int i = t->carry; i < t->gives; i++) {
     Gives *x = &l->gives[i];
     Tensor **to = &t->own[t->inputs + i], *made;
-    int of = x->input && !x->view ? (int)x->root - 1 : 0, like = t->carry;
-    while (like < i && (x->view || l->gives[like].view || l->gives[like].root != x->root)) like++;
+    RowOf r = row_of(t, i);
     x->shared = true;
-    if (kept_by(t, i) != NONE ||
-        (of && of <= t->carry && l->gives[of - 1].home && l->before[of - 1] == i))
-      continue;
-    Tensor *rows = of && is_row(t, of) ? t->own[of] : like < i ? t->own[t->inputs + like] : NULL;
+    if (r.before != NONE) continue;
+    Tensor *rows = r.input != NONE && is_row(t, r.input) ? t->own[r.input]
+                   : r.like != NONE                      ? t->own[t->inputs + r.like]
+                                                         : NULL;
     if (rows && rows->dim[0] >= count) {
       if (!rows_in(t, i, rows, 0, rows->stride[0], count)) return false;
-    } else if (of > t->carry && !is_row(t, of)) {
-      if (!rows_in(t, i, t->own[of], 0, 0, count)) return false;
+    } else if (r.input != NONE && !is_row(t, r.input)) {
+      Tensor *one = stash_hold(t->c->mem, t->own[r.input]); /* the arena ends before the rows do */
+      bool ok = one && rows_in(t, i, one, 0, 0, count);
+      tn_unref(one);
+      if (!ok) return false;
     } else {
       x->shared = false;
       if (!(made = turns_tensor(t, i, count))) return false;
@@ -418,13 +471,13 @@ int list_open(Turns *t, JitFn *body, int64_t count) {
 
 static void *address(const ListFn *x, Val v, uint32_t step) {
   const Plan *p = x->f->plan;
-  Place at = p->place[plan_index(p->g, source_of(p, v, step))];
+  Place at = p->place[plan_index(p->g, plan_dense(p, v, step))];
   uint32_t root = root_of(p, at);
   return root ? x->f->root[root] : (char *)x->f->root[0] + x->b->offset[at.index];
 }
 
 static void copy_out(const Gives *y, void *from, void *to) {
-  if (!y->view) {
+  if (!y->looks) {
     memcpy(to, from, y->bytes);
     return;
   }
@@ -547,7 +600,7 @@ static void end_turn(const Turns *t) {
     void *from = l->body->f->root[x->root];
     /* What the next turn reads where it is: not the number, nor what another value was before. */
     bool stays = !x->input || (int)x->root > t->carry + 1 || (int)x->root == i + 2;
-    stays &= !x->view;
+    stays &= !x->looks;
     if (i < t->carry && stays)
       out[i] = from;
     else if (!x->home && !x->shared)

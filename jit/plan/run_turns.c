@@ -111,6 +111,12 @@ static Tensor *rows_of(const Turns *t, Tensor *x, int64_t turns) {
   return v ? stash_packed(m, v) : NULL;
 }
 
+bool turns_as_list(const JitFn *f, const Step *s) {
+  const Graph *g = f->plan->g;
+  const JitFn *body = f->regions[g->nodes[s->node].region0];
+  return body && list_fits(body) && !gr_attr(g, s->node, AT_COUNTER) && !gr_again(g, s->node);
+}
+
 int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
               Prov *at) {
   const Graph *g = f->plan->g;
@@ -119,8 +125,7 @@ int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **ou
   int64_t count = tn_get_i64(in[0], 0);
   JitFn *body = f->regions[n->region0];
   bool one = s->turns && !f->j->config.lists;
-  bool list = !one && body && list_fits(body) && !gr_attr(g, s->node, AT_COUNTER) &&
-              !gr_attr(g, s->node, AT_AGAIN);
+  bool list = !one && turns_as_list(f, s);
   if (!one && !list) return 0;
   if (count < 1 || c->after || (f->j->engine && eng_config(f->j->engine)->emulate)) return 0;
   Turns t = {.f = f,

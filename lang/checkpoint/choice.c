@@ -230,7 +230,8 @@ static void plan_runs(Chooser *h, Candidate *c) {
   if (in->count) c->need += jit_tensors(f, h->env, in->dense, in->alone) - one.outputs - fresh;
   if (b) {
     int64_t back = one.outputs + choice_cotangents(&p->runs, h->env) + two.arena + two.outputs +
-                   two.inner + two.headers + larger(one.scratch, two.scratch);
+                   two.inner + (two.reads ? one.again : 0) + two.headers +
+                   larger(one.scratch, two.scratch);
     c->need = larger(c->need, copies + back + now);
     c->need_dense = larger(c->need_dense, back + later);
   }

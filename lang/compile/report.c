@@ -207,7 +207,8 @@ void report_figures(const CallReport *c, ReportFigures *out) {
     int64_t stores = out->fresh = jit_stores(f, c->env, alone, NULL), back = 0;
     out->outputs = one.outputs + stores - (r->second ? out->saved : 0);
     if (r->second)
-      back = one.outputs + choice_cotangents(r, c->env) + two.arena + two.outputs + two.inner;
+      back = one.outputs + choice_cotangents(r, c->env) + two.arena + two.outputs + two.inner +
+             (two.reads ? one.again : 0);
     int64_t rest = out->params + out->buffers + out->inputs + out->scratch;
     grow += sum_of(written, c->input_count) - sum_of(dense, c->input_count);
     int64_t then = jit_stores(f, c->env, later, NULL);
