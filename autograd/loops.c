@@ -84,12 +84,21 @@ static uint32_t result_of(const Loop *l, int k) {
 
 /* ---- what the turns compute is kept */
 
+/* Whether turns can run again for what they keep, and nothing says yet from which output on. */
+static bool may_run_again(const Graph *g, uint32_t node) {
+  bool effects = false;
+  for (uint32_t k = 0; k < g->nodes[node].result_count; k++)
+    effects |= gr_type(g, (Val){node, k})->kind == TK_TOKEN;
+  return !effects && !gr_attr(g, node, AT_AGAIN) && !gr_attr(g, node, AT_REVERSE) &&
+         !gr_attr_i(g, node, AT_MAPPED, 0);
+}
+
 bool ad_keep_turns(Graph *g, uint32_t node, GErr *e) {
   stack_check();
   enum { MOST = 60000 }; /* results of a node are counted in 16 bits */
   Graph *body = g->regions[g->nodes[node].region0];
   uint32_t nodes = (uint32_t)body->node_count;
-  int64_t carry = gr_attr_i(g, node, AT_CARRY, 0);
+  int64_t carry = gr_attr_i(g, node, AT_CARRY, 0), gives = (int64_t)body->output_count;
   if (!ad_keep_inside(body, 0, nodes - 1, e)) return false;
   bool *depends = ARENA_ARRAY(g->arena, bool, body->type_count + 1);
   bool *kept = ARENA_ARRAY(g->arena, bool, body->type_count + 1);
@@ -125,6 +134,7 @@ bool ad_keep_turns(Graph *g, uint32_t node, GErr *e) {
   Type *types = ARENA_ARRAY(g->arena, Type, more + 1);
   for (size_t i = 0; i < more; i++) types[i] = type_stash();
   if (more) ad_add_results(g, node, more, types);
+  if (more && may_run_again(g, node)) gr_set_attr(g, node, attr_i(AT_AGAIN, gives));
   return true;
 }
 

@@ -10,6 +10,7 @@
 #define CKL_AUTOGRAD_REMAT_H
 
 #include "graph/ir.h"
+#include "graph/replay.h"
 
 /* Writes the choice that the tags make; `choice` has g->type_count bytes. Values without a tag are
  * saved. The tags of an inner block hold while the outer block recomputes (rule 85). */
@@ -104,6 +105,26 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
  * is for graphs with one block. False if it would run none. */
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
               int64_t time, RmPlan *plan);
+/* What loops keep of their turns. */
+typedef struct RmTurns {
+  uint32_t node;
+  ReplayKeeps keeps; /* both 0: all rows */
+} RmTurns;
+typedef struct RmSchedule {
+  const RmTurns *turns;
+  size_t count;
+  int64_t bytes, time; /* that all of them hold; of the turns that run again */
+} RmSchedule;
+/* Whether something is left to decide about a loop. If only the run knows how many turns it has,
+ * its rows may take any memory: BOUNDED, that counts as too much. */
+typedef enum RmOpen { LOOP_CLOSED, LOOP_OPEN, LOOP_BOUNDED } RmOpen;
+/* Lists schedules for the loops of g that are open (by node), can run turns again, and have none:
+ * at most `most`, 2 and more, by rising time and falling memory. The first keeps all rows. Returns
+ * their number. */
+size_t rm_schedules(Arena *a, const Graph *g, const int64_t *env, const RmOpen *open, size_t most,
+                    RmSchedule *out);
+/* A copy of g with a schedule. */
+Graph *rm_scheduled(Arena *a, const Graph *g, const RmSchedule *s);
 /* What a plan makes again, and about how much memory it takes: the most bytes alive of values that
  * lie in memory, with rm_apply's graph in its order. */
 RmPrice rm_look(Arena *scratch, const RmPlan *plan, const int64_t *env);

@@ -41,7 +41,10 @@ static int64_t region_cost(const Graph *g, uint32_t n, const int64_t *env) {
     int64_t other = body_time(g->regions[node->region0 + 1], env);
     return first > other ? first : other;
   }
-  return cost_mul(first, cost_iterations(g, n, env));
+  int64_t turns = cost_iterations(g, n, env);
+  ReplayKeeps keeps = {gr_attr_i(g, n, AT_STATES, 0), gr_attr_i(g, n, AT_EVERY, 0)};
+  if (gr_again(g, n)) turns = cost_add(turns, replay_turns(turns, keeps));
+  return cost_mul(first, turns);
 }
 
 int64_t rm_cost(const Graph *g, uint32_t n, const int64_t *env) {

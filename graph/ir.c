@@ -254,6 +254,23 @@ int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise) {
   return a && (a->kind == AK_INT || a->kind == AK_DIM) ? a->u.i : otherwise;
 }
 
+void gr_set_attr(Graph *g, uint32_t node, Attr a) {
+  GNode *n = &g->nodes[node];
+  for (uint32_t k = 0; k < n->attr_count; k++) {
+    if (g->attrs[n->attr0 + k].key != a.key) continue;
+    g->attrs[n->attr0 + k] = a;
+    return;
+  }
+  uint32_t from = n->attr0;
+  n->attr0 = (uint32_t)g->attr_count;
+  for (uint32_t k = 0; k < n->attr_count; k++) {
+    Attr old = g->attrs[from + k];
+    VEC_PUSH(g->arena, g->attrs, g->attr_count, g->attr_cap, old);
+  }
+  VEC_PUSH(g->arena, g->attrs, g->attr_count, g->attr_cap, a);
+  n->attr_count++;
+}
+
 bool gr_again(const Graph *g, uint32_t node) {
   return gr_attr(g, node, AT_STATES) || gr_attr(g, node, AT_EVERY);
 }

@@ -283,6 +283,7 @@ static inline Val gr_operand(const Graph *g, uint32_t node, int i) {
 }
 const Attr *gr_attr(const Graph *g, uint32_t node, AttrKey k); /* NULL when absent */
 int64_t gr_attr_i(const Graph *g, uint32_t node, AttrKey k, int64_t otherwise);
+void gr_set_attr(Graph *g, uint32_t node, Attr a); /* adds it, or replaces that of its key */
 /* Whether a loop makes the rows from output AT_AGAIN of its turns on again when they are read, by
  * AT_STATES or AT_EVERY; else it keeps them. */
 bool gr_again(const Graph *g, uint32_t node);

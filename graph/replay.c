@@ -139,6 +139,13 @@ int64_t replay_repetitions(int64_t n, int64_t s) {
   return r;
 }
 
+int64_t replay_turns(int64_t n, ReplayKeeps keeps) {
+  if (n < 1) return 0;
+  if (keeps.every) return n - 1;
+  int64_t s = keeps.states < n ? keeps.states + 1 : n, r = replay_repetitions(n, s);
+  return r ? r * n - replay_reach(s + 1, r - 1) : 0;
+}
+
 int64_t replay_next(int64_t n, int64_t s, int64_t r) {
   int64_t near = r > 1 ? replay_reach(s, r - 2) : 1, far = n - replay_reach(s - 1, r);
   int64_t q = near > far ? near : far;

@@ -23,6 +23,8 @@ typedef struct ReplayKeeps {
 /* How many turns they reach: C(s + r, s), or at least 2^62. */
 int64_t replay_reach(int64_t s, int64_t r);
 int64_t replay_repetitions(int64_t n, int64_t s); /* the fewest that reach n turns */
+/* How many turns run again for the rows of n turns, read from the last to the first. */
+int64_t replay_turns(int64_t n, ReplayKeeps keeps);
 /* After how many of n > 1 turns the next state is kept: of the choices with the fewest turns the
  * nearest. */
 int64_t replay_next(int64_t n, int64_t s, int64_t r);

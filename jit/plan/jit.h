@@ -94,6 +94,8 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
 /* The part of JitPeak.outputs that belongs to outputs `from` and later; a tensor that several
  * outputs share counts once. Only where jit_peak returned true. */
 int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from);
+/* The bytes of the rows of a loop that output i stands for. After jit_peak. */
+int64_t jit_rows_bytes(JitFn *f, size_t i, const int64_t *env);
 /* The most bytes of results and of dense copies of inputs alive at once. `dense` has the bytes of
  * the copy of each input, 0 = none. A result is made before the first step that writes it, and a
  * copy is freed after the last step that reads it. `alone` as in RunCtx. 0 if jit_peak returns
@@ -102,8 +104,8 @@ int64_t jit_tensors(JitFn *f, const int64_t *env, const int64_t *dense, const bo
 /* Bytes of the new tensors for values that are written to inputs which are not alone. Adds the
  * bytes of their descriptions to *headers (may be NULL). */
 int64_t jit_stores(JitFn *f, const int64_t *env, const bool *alone, int64_t *headers);
-/* The arena that the values of block `id` would need alone, from its forward to the end of its
- * backward. Values that nodes outside of the block read are not counted. */
+/* The memory that the values of block `id`, and its loops and branches, would need alone, from its
+ * forward to the end of its backward, but for values that nodes outside of the block read. */
 int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id);
 /* A value in the arena. */
 typedef struct JitLive {

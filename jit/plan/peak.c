@@ -217,8 +217,14 @@ static int64_t held_bytes(JitFn *f, uint32_t step) {
   return sum;
 }
 
-/* Bytes of values that are nowhere in memory, in order, when a step begins: constants, and views,
- * of which a reader may make a dense copy. */
+/* Whether the evaluator makes a tensor without elements of its own. */
+static bool only_looks(OpCode op) {
+  return op == OP_ALIAS || op == OP_STOP || op == OP_TRANSPOSE || op == OP_SLICE ||
+         op == OP_BROADCAST;
+}
+
+/* Bytes of values that are nowhere in memory, in order, when a step begins: constants, what is
+ * computed on the way to them, and views, of which a reader may make a dense copy. */
 static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size_t n,
                           uint32_t step) {
   int64_t sum = 0;
@@ -226,7 +232,13 @@ static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size
     Val base = plan_dense(f->plan, v[i], step);
     Place at = val_none(base) ? (Place){0} : f->plan->place[plan_index(f->plan->g, base)];
     bool dense = at.kind && (at.kind != PLACE_INPUT || f->plan->input_used[at.index]);
-    if (!dense && !plan_there(f->plan, v[i], step)) sum += value_bytes(f->plan->g, v[i], env);
+    if (dense || plan_there(f->plan, v[i], step)) continue;
+    const Graph *g = f->plan->g;
+    if (only_looks((OpCode)g->nodes[v[i].node].op)) sum += value_bytes(g, v[i], env);
+    for (Val w = v[i]; !plan_there(f->plan, w, step); w = gr_operand(g, w.node, 0)) {
+      if (!only_looks((OpCode)g->nodes[w.node].op)) sum += value_bytes(g, w, env);
+      if (!g->nodes[w.node].operand_count) break;
+    }
   }
   return sum;
 }
@@ -266,6 +278,13 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
   for (int i = 0; n->op == OP_LOOP && i < (int)gr_attr_i(g, s->node, AT_CARRY, 0); i++)
     carried += 2 * value_bytes(g, (Val){s->node, (uint32_t)i}, env); /* turns_run has two of them */
   if (n->op == OP_LOOP && carried + 16 > each) each = carried + 16;
+  for (uint32_t k = 0; k < n->result_count; k++) { /* what nobody reads is made, too */
+    Val v = {s->node, k};
+    int64_t unread =
+        f->plan->place[plan_index(g, v)].kind == PLACE_NONE ? kept_bytes(f, v, env) : 0;
+    known &= unread >= 0;
+    if (unread > 0) each += unread;
+  }
   *more = views + again + each;
   return known && (n->region_count || n->op == OP_PLACE || n->op == OP_STASH ||
                    n->op == OP_UNSTASH || op_info[n->op].cls == EFFECT);
@@ -315,6 +334,11 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out) {
     if (p->steps[i].kind == STEP_NODE) {
       out->exact = false;
       out->bound &= inner_peak(f, b->env, &p->steps[i], &more, &bodies);
+    }
+    if (p->steps[i].turns) {
+      int64_t local = turns_local(p->low.launches[p->steps[i].launch].k);
+      local = (local + 63) / 64 * 64 * threads;
+      if (local > bodies.scratch) bodies.scratch = local;
     }
     more += held_bytes(f, i);
     if (more > out->inner) out->inner = more;
@@ -401,13 +425,57 @@ static bool *values_of_block(Arena *temp, const Graph *g, uint32_t id) {
   return own;
 }
 
+/* Appends what the evaluator holds of values that are `own`, and what its steps in block `id` need
+ * besides. */
+static size_t held_items(JitFn *f, Arena *temp, const int64_t *env, uint32_t id, const bool *own,
+                         MemItem *items) {
+  const Plan *p = f->plan;
+  const Graph *g = p->g;
+  size_t n = 0;
+  MemItem *group = ARENA_ARRAY(temp, MemItem, p->held_count + 1);
+  bool *mine = ARENA_ARRAY(temp, bool, p->held_count + 1);
+  size_helds(f, env);
+  for (size_t i = 0; i < p->held_count; i++) {
+    uint32_t k = f->held[i].like, made = p->made[plan_index(g, p->helds[i].v)],
+             last = p->helds[i].last;
+    if (!own[plan_index(g, p->helds[i].v)]) continue;
+    if (last == UINT32_MAX) last = (uint32_t)p->step_count;
+    if (made) made--;
+    if (!mine[k] || made < group[k].first) group[k].first = made;
+    if (!mine[k] || last > group[k].last) group[k].last = last;
+    mine[k] = true;
+  }
+  for (size_t i = 0; i < p->held_count; i++) {
+    group[i].bytes = (f->held[i].bytes + 63) / 64 * 64;
+    if (mine[i] && group[i].bytes) items[n++] = group[i];
+  }
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind != STEP_NODE || !gr_block_inside(g, g->provs[g->nodes[s->node].prov].region, id))
+      continue;
+    JitPeak bodies = {0};
+    int64_t more = 0;
+    inner_peak(f, env, s, &more, &bodies);
+    more = (more + bodies.arena + 63) / 64 * 64;
+    if (more) items[n++] = (MemItem){more, i, i, 0};
+  }
+  return n;
+}
+
+int64_t jit_rows_bytes(JitFn *f, size_t i, const int64_t *env) {
+  const Graph *g = f->plan ? f->plan->g : NULL;
+  if (!g || gr_type(g, g->outputs[i])->kind != TK_STASH) return 0;
+  int64_t n = kept_bytes(f, g->outputs[i], env);
+  return n < 0 ? 0 : n;
+}
+
 int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id) {
   if (f->reference) return 0;
   const Bound *b = bound_get(f, env);
   if (b->reference) return 0;
   const Plan *p = f->plan;
   const bool *own = values_of_block(temp, p->g, id);
-  MemItem *items = ARENA_ARRAY(temp, MemItem, p->slot_count + 1);
+  MemItem *items = ARENA_ARRAY(temp, MemItem, p->slot_count + p->held_count + p->step_count + 1);
   bool *mine = ARENA_ARRAY(temp, bool, p->slot_count + 1);
   size_t n = 0;
   for (size_t i = 0; i < p->g->type_count; i++)
@@ -425,5 +493,6 @@ int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id) 
   for (size_t i = 0; i < p->slot_count; i++)
     if (mine[i] && p->slots[i].first != UINT32_MAX)
       items[n++] = (MemItem){b->bytes[i], p->slots[i].first, p->slots[i].last, 0};
+  n += held_items(f, temp, env, id, own, items + n);
   return memplan(temp, items, n);
 }

@@ -27,6 +27,7 @@ void peak_prepare(JitFn *f); /* finds what is held in one memory; its regions ar
 /* ---- run_turns.c */
 /* Whether the turns of this step, if they are not one kernel, are lists of launches. */
 bool turns_as_list(const JitFn *f, const Step *s);
+int64_t turns_local(const Kernel *k); /* workspace of a kernel that is all turns, of a thread */
 /* Runs a step that is a loop. 1, with new references in `out`; 0: the evaluator must; -1 with `e`,
  * and in *at the place of what is wrong, if it is not the loop itself. */
 int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,

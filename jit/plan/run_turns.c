@@ -63,6 +63,11 @@ static bool make(Turns *t, int64_t count, int64_t done) {
   return *ran;
 }
 
+int64_t turns_local(const Kernel *k) {
+  int64_t arg[2] = {1, 0}; /* its turns, and the number of the first: no size depends on them */
+  return lp_local_bytes(k, arg);
+}
+
 /* Runs `n` turns of the kernel from number `first` on. */
 static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
   Engine *engine = t->f->j->engine;
@@ -79,7 +84,7 @@ static bool part(Turns *t, int64_t n, int64_t first, KStatus *st, GErr *e) {
   if (!engine)
     return lp_run(t->c->mem, t->k, t->buf, t->arg, 0, 1, st) ||
            gerr_set(e, ERR_NOMEM, -1, "out of memory");
-  int64_t local = lp_local_bytes(t->k, t->arg);
+  int64_t local = turns_local(t->k);
   return (eng_scratch(engine, local) || gerr_set(e, ERR_NOMEM, -1, "out of memory")) &&
          (eng_run(engine, t->code, t->buf, t->arg, 1, 0, local, st, t->c->interrupt) ||
           gerr_set(e, ERR_INTERRUPT, -1, "interrupted"));

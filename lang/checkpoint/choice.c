@@ -3,14 +3,14 @@
  *
  * In: a graph that holds forward and backward, with tags, and sizes. Out: a choice per value. The
  * candidates are the plan as written, saving all, recomputing all, a ladder of cuts for prices of a
- * byte (autograd/remat.h), and plans that run blocks again in pieces (autograd/pieces.c). What each
- * makes again and about how much it takes is known at little cost; those that another seems to beat
- * are dropped. Near the bound, candidates are planned like any other code, so their peaks are
- * exact. The choice is the fastest whose peak fits. Under a limit its code is made at once; if that
- * leaves too little, the others are tried again, with what is known by then. The candidates do not
- * depend on the budget, so more memory never gives a slower plan. `auto` has all of them planned,
- * and takes the knee of their curve if it fits. Values of blocks that leave nothing open stay as
- * written.
+ * byte (autograd/remat.h), and plans that run blocks again in pieces (autograd/pieces.c), each with
+ * each of a few schedules for its loops (autograd/schedule.c). What each makes again and about how
+ * much it takes is known at little cost; those that another seems to beat are dropped. Near the
+ * bound, candidates are planned like any other code, so their peaks are exact. The choice is the
+ * fastest whose peak fits. Under a limit its code is made at once; if that leaves too little, the
+ * others are tried again, with what is known by then. The candidates do not depend on the budget,
+ * so more memory never gives a slower plan. `auto` has all of them planned, and takes the knee of
+ * their curve if it fits. Values of blocks that leave nothing open stay as written.
  */
 #include "lang/checkpoint/choice.h"
 
@@ -34,12 +34,14 @@ enum { CHEAP_PART = 10 };
 
 typedef struct Candidate {
   RmPlan plan;
-  const Graph *g;     /* of its choice, once it is planned */
-  int64_t time;       /* of its recomputation */
-  int64_t about;      /* bytes of blocks, by rm_look */
-  int64_t need;       /* of the process; -1: not planned yet */
-  int64_t need_dense; /* `need` if all inputs are dense */
-  int64_t *block;     /* bytes per block of the table */
+  const RmSchedule *loops; /* NULL: they keep all, or as written */
+  const Graph *g;          /* of its choice, once it is planned */
+  int64_t time;            /* of its recomputation */
+  int64_t about;           /* bytes of blocks, by rm_look */
+  int64_t need;            /* of the process; -1: not planned yet */
+  int64_t need_dense;      /* `need` if all inputs are dense */
+  int64_t *block;          /* bytes per block of the table */
+  bool known; /* it takes no more; else there are loops whose turns only the run knows */
   /* its plan, with a reference on the pool; NULL: it cannot be made, or another is better */
   Planned *planned;
   bool tried; /* with its code it was too large */
@@ -85,7 +87,7 @@ bool choice_wanted(const Session *s, const Graph *g) {
 }
 
 /* ---- candidates */
-enum { MOST_CUTS = 10, MOST_PIECES = 20, FEW_PIECES = 8 };
+enum { MOST_CUTS = 10, MOST_PIECES = 20, FEW_PIECES = 8, MOST_SCHEDULES = 12 };
 
 static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   const Graph *g = h->g;
@@ -107,6 +109,38 @@ static void add_pieces(Chooser *h, const uint8_t *written, const uint8_t *leaf, 
   RmPlan plans[MOST_PIECES];
   size_t n = rm_pieces(h->plans, h->temp, h->g, h->env, h->open, leaf, fine, most, plans);
   for (size_t i = 0; i < n; i++) add(h, written, plans[i]);
+}
+
+/* The loops about which there is something left to decide. */
+static RmOpen *open_loops(const Chooser *h) {
+  const Graph *g = h->g;
+  RmOpen *open = ARENA_ARRAY(h->temp, RmOpen, g->node_count + 1);
+  bool numbered = h->s->config.plan >= 0;
+  for (uint32_t i = 0; i < g->node_count; i++) {
+    uint32_t region = g->provs[g->nodes[i].prov].region;
+    bool any = region ? h->open[region - 1] : h->s->mem.limit || numbered;
+    open[i] = !any ? LOOP_CLOSED : numbered ? LOOP_BOUNDED : LOOP_OPEN;
+    for (const Block *b = gr_block_at(g, region); b && any; b = gr_block_at(g, b->parent))
+      if (b->budget >= 0) open[i] = LOOP_BOUNDED;
+  }
+  return open;
+}
+
+/* Adds each plan with each of n schedules of the loops, the first of which is as it is. */
+static void add_schedules(Chooser *h, const RmSchedule *s, size_t n) {
+  size_t plans = h->count;
+  for (size_t i = 0; i < plans; i++)
+    for (size_t k = n; k-- > 0;) {
+      Candidate c = h->c[i];
+      c.time = cost_add(c.time, s[k].time);
+      c.about = cost_add(c.about, s[k].bytes);
+      c.loops = k ? &s[k] : NULL;
+      if (k) c.number = h->count;
+      if (k)
+        VEC_PUSH(&h->s->scratch, h->c, h->count, h->cap, c);
+      else
+        h->c[i] = c;
+    }
 }
 
 static int by_number(const Candidate *a, const Candidate *b) {
@@ -137,11 +171,14 @@ static void make_candidates(Chooser *h) {
     rm_within(temp, g, h->env, rm_time(g, h->env) / CHEAP_PART, leaf);
     add_pieces(h, written, leaf, true, MOST_PIECES);
   }
-  for (size_t i = 0; i < h->count && h->count > 1; i++) {
+  RmSchedule *loops = ARENA_ARRAY(h->plans, RmSchedule, MOST_SCHEDULES);
+  size_t ways = rm_schedules(h->plans, g, h->env, open_loops(h), MOST_SCHEDULES, loops);
+  for (size_t i = 0; i < h->count && h->count + ways > 2; i++) {
     RmPrice p = rm_look(temp, &h->c[i].plan, h->env);
     h->c[i].time = p.time;
     h->c[i].about = p.bytes;
   }
+  add_schedules(h, loops, ways);
   qsort(h->c, h->count, sizeof *h->c, by_time);
   size_t kept = 0;
   for (size_t i = 0; i < h->count; i++)
@@ -167,11 +204,16 @@ int64_t choice_cotangents(const Runs *r, const int64_t *env) {
   return sum;
 }
 
+static const Graph *candidate_graph(Arena *a, const Candidate *c) {
+  const Graph *g = rm_plan_graph(a, &c->plan);
+  return c->loops ? rm_scheduled(a, g, c->loops) : g;
+}
+
 static bool make_runs(Chooser *h, Candidate *c, Arena *a, Runs *r) {
   GErr e;
   Prov at;
   *r = (Runs){0};
-  const Graph *g = c->g = rm_plan_graph(a, &c->plan);
+  const Graph *g = c->g = candidate_graph(a, c);
   if (!h->whole) {
     r->first = pass_simplified(h->s, a, g, c->plan.choice);
     return true;
@@ -185,15 +227,16 @@ static bool make_runs(Chooser *h, Candidate *c, Arena *a, Runs *r) {
   return true;
 }
 
-/* Saved values of block `id`, or of all (0). */
-static int64_t saved_bytes(const Runs *p, uint32_t id, const int64_t *env) {
+/* Saved values of block `id`, or of all (0); f is planned of p->first. */
+static int64_t saved_bytes(const Runs *p, JitFn *f, uint32_t id, const int64_t *env) {
   int64_t sum = 0;
   for (int i = 0; p->joint && i < p->joint->saved_count; i++) {
-    Val v = p->first->outputs[p->joint->output_count + i];
+    size_t out = (size_t)(p->joint->output_count + i);
+    Val v = p->first->outputs[out];
     if (p->joint->saved_input[i] >= 0) continue;
     if (id && !gr_block_inside(p->first, p->first->provs[gr_node(p->first, v)->prov].region, id))
       continue;
-    sum += cost_room(p->first, gr_type(p->first, v), env);
+    sum += cost_room(p->first, gr_type(p->first, v), env) + jit_rows_bytes(f, out, env);
   }
   return sum;
 }
@@ -218,6 +261,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
   if (p->runs.second) b = p->second = native_plan(s, p->runs.second, h->env, h->shelf);
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
+  c->known = one.bound && (!b || two.bound);
   const InputMemory none = {0}, *in = h->memory ? h->memory : &none;
   int64_t copies = 0, now = one.headers, later = one.headers; /* with what is written */
   for (size_t i = 0; b && i < in->count; i++) copies += in->dense[i];
@@ -238,7 +282,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
     if (budget_of(h, i) < 0 && !h->all) continue;
-    int64_t held = saved_bytes(&p->runs, i + 1, h->env);
+    int64_t held = saved_bytes(&p->runs, f, i + 1, h->env);
     c->block[i] = jit_block_bytes(f, temp, h->env, i + 1);
     if (b) c->block[i] = held + larger(c->block[i], jit_block_bytes(b, temp, h->env, i + 1));
   }
@@ -398,7 +442,7 @@ static int by_whole_time(const void *x, const void *y) {
 }
 
 /* Plans all candidates. Returns those that none beats in time and memory, by falling time and
- * rising memory. */
+ * rising memory; if there are such, only those whose memory is known. */
 static Timed *plan_all(Chooser *h, size_t *count) {
   size_t n = 0, kept = 0;
   Timed *all = ARENA_ARRAY(&h->s->scratch, Timed, h->count + 1);
@@ -409,6 +453,10 @@ static Timed *plan_all(Chooser *h, size_t *count) {
     all[n++] = (Timed){c, runs_time(&c->planned->runs, h->env)};
     if (!h->all) forget(c);
   }
+  size_t known = 0;
+  for (size_t i = 0; i < n; i++)
+    if (all[i].c->known) all[known++] = all[i];
+  if (known) n = known;
   qsort(all, n, sizeof *all, by_whole_time);
   for (size_t i = 0; i < n; i++)
     if (!kept || all[i].c->need < all[kept - 1].c->need) all[kept++] = all[i];
@@ -737,9 +785,9 @@ Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Gr
     h.open = ARENA_ARRAY(&s->scratch, bool, 1);
     h.open[0] = true;
     make_candidates(&h);
-    const RmPlan *p = &h.c[(size_t)s->config.plan % h.count].plan;
-    const Graph *d = rm_plan_graph(a, p);
-    return (Choice){.g = d, .split = split, .choice = p->choice, .candidates = (int)h.count};
+    const Candidate *c = &h.c[(size_t)s->config.plan % h.count];
+    const Graph *d = candidate_graph(a, c);
+    return (Choice){.g = d, .split = split, .choice = c->plan.choice, .candidates = (int)h.count};
   }
   Candidate less = {.plan = thrifty_plan(a, &temp->arena, b, env, &looked)}, all = {0};
   arena_free(&temp->arena);

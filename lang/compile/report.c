@@ -271,7 +271,7 @@ static void one_value(void *ud, const RmValue *v) {
   const CallReport *c = w->c;
   const Graph *g = c->choice.g;
   Session *s = c->s;
-  if (v->block != w->block) return;
+  if (v->block != w->block || gr_type(g, v->v)->kind == TK_STASH) return;
   int64_t bytes = 0;
   Type as[2] = {*gr_type(g, v->v)};
   const char *becomes = v->choice == CHOICE_FREE ? "kept" : report_choice[v->choice];
@@ -337,6 +337,44 @@ static void print_blocks(const CallReport *c, Buf *out, bool json) {
   }
 }
 
+/* What the loops of the graph keep, of which a plan could decide. */
+static void print_loops(const CallReport *c, Buf *out, bool json) {
+  Session *s = c->s;
+  const Graph *g = c->choice.g;
+  bool any = false;
+  for (uint32_t i = 0; g && i < g->node_count; i++) {
+    Span at = g->provs[g->nodes[i].prov].span;
+    if (g->nodes[i].op != OP_LOOP || !gr_attr(g, i, AT_AGAIN) || !at.file) continue;
+    ReplayKeeps k = {gr_attr_i(g, i, AT_STATES, 0), gr_attr_i(g, i, AT_EVERY, 0)};
+    int64_t turns = cost_turns(g, i, c->env), again = gr_again(g, i) ? replay_turns(turns, k) : 0;
+    uint32_t row = 0, col = 0;
+    const char *file = src_get(&s->sources, at.file)->path;
+    src_place(&s->sources, at.file, at.lo, &row, &col);
+    if (json) {
+      buf_printf(out, "%s{\"file\": \"%s\", \"line\": %u, \"iterations\": ", any ? ", " : "", file,
+                 row);
+      if (turns < 0)
+        buf_puts(out, "null");
+      else
+        buf_int(out, turns);
+      buf_printf(out, ", \"states\": %lld, \"every\": %lld, \"again\": %lld}", (long long)k.states,
+                 (long long)k.every, (long long)again);
+      any = true;
+      continue;
+    }
+    buf_printf(out, "loop of %s:%u", file, row);
+    if (turns >= 0) buf_printf(out, ", %s iterations", report_number(s, turns));
+    if (k.every)
+      buf_printf(out, ": keeps the state before one of %s", report_number(s, k.every));
+    else if (k.states)
+      buf_printf(out, ": keeps %s states", report_number(s, k.states));
+    else
+      buf_puts(out, ": keeps what its gradient needs");
+    if (again && turns >= 0) buf_printf(out, ", %s run again", report_number(s, again));
+    buf_putc(out, '\n');
+  }
+}
+
 static const char not_compiled[] =
     "the reference evaluator runs it: a value lives while something reads it";
 
@@ -377,6 +415,7 @@ static void report_print(const CallReport *c, Buf *out) {
   print_ops(s, out, "backward", f.ops.backward);
   if (c->choice.candidates) buf_printf(out, "the best of %d plans\n", c->choice.candidates);
   print_blocks(c, out, false);
+  print_loops(c, out, false);
 }
 
 static void json_ops(Buf *out, const int64_t *n) {
@@ -426,6 +465,8 @@ static void report_json(const CallReport *c, Buf *out) {
   json_ops(out, f.ops.backward);
   buf_puts(out, ", \"blocks\": [");
   print_blocks(c, out, true);
+  buf_puts(out, "], \"loops\": [");
+  print_loops(c, out, true);
   buf_puts(out, "]}\n");
 }
 

@@ -784,15 +784,9 @@ static APART void iterate(void *ud) {
   }
 }
 
-/* The most iterations of loops that are unrolled, if they can stay. A budget, or a limit of memory,
- * is kept by plans, and they do not see what turns keep. */
+/* The most iterations of loops that are unrolled, if they can stay. */
 static int64_t short_loops(const Session *s) {
-  const Graph *g = s->stage->g;
-  if (s->config.unroll) return s->config.unroll;
-  bool planned = s->mem.limit != 0;
-  for (const Block *b = gr_block_at(g, g->at.region); b; b = gr_block_at(g, b->parent))
-    planned |= b->budget >= 0 || b->automatic;
-  return planned ? UNROLL_MAX : UNROLL_SHORT;
+  return s->config.unroll ? s->config.unroll : UNROLL_SHORT;
 }
 
 /* Iterations of loops around that have to be unrolled: one of them has a loop inside this often. */

@@ -8,7 +8,7 @@
 /* The most iterations of a loop that code unrolls. */
 enum {
   UNROLL_MAX = 4096,
-  UNROLL_SHORT = 64, /* if it can stay a loop, and no plan has to know what it keeps */
+  UNROLL_SHORT = 64, /* if it can stay a loop */
   BREAKS_MAX = 512,  /* with `break` */
   RETURNS_MAX = 64   /* with `return`: gradients grow with the third power */
 };

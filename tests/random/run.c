@@ -39,14 +39,16 @@ static const struct {
     {"turned-blocks", "reference", {.blocks = true, .turns = true}},
     {"planned", "reference", {.blocks = true, .plan = 5}},
     {"planned-least", "reference", {.plan = 1000}},
+    {"planned-turns", "reference", {.turns = true, .plan = 5}},
+    {"planned-blocks", "reference", {.blocks = true, .turns = true, .plan = 8}},
     {"planned-script", "reference", {.proc = true, .plain = true, .blocks = true, .plan = 8}},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Modes that a run without words compares; the first one is right. */
 static const char *const default_modes[] = {
-    "code", "script", "captured",      "blocks", "captured-blocks",
-    "rows", "turns",  "turned-blocks", "loops",  "planned"};
+    "code",  "script",        "captured", "blocks",  "captured-blocks", "rows",
+    "turns", "turned-blocks", "loops",    "planned", "planned-turns"};
 
 typedef struct Mode {
   const char *name;

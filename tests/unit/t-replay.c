@@ -138,6 +138,8 @@ static void t_binomial(void) {
       need(p);
       int64_t runs = back(&c, p, n, &most);
       if (runs != fewest(n, states)) check_int(runs, ==, fewest(n, states));
+      int64_t more = replay_turns(n, (ReplayKeeps){states, 0});
+      if (runs != n + more) check_int(runs, ==, n + more);
       /* the states, the first one, the captured value; a turn's number, what it takes and gives */
       if (most > states + 6) check_int(most, <=, states + 6);
       replay_unref(p);
