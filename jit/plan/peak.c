@@ -217,10 +217,18 @@ static int64_t held_bytes(JitFn *f, uint32_t step) {
   return sum;
 }
 
-/* Whether the evaluator makes a tensor without elements of its own. */
-static bool only_looks(OpCode op) {
+/* Whether v lies dense in memory, or has the elements of such a value in order. */
+static bool is_dense(const Plan *p, Val v, uint32_t step) {
+  Val base = plan_dense(p, v, step);
+  Place at = val_none(base) ? (Place){0} : p->place[plan_index(p->g, base)];
+  return at.kind && (at.kind != PLACE_INPUT || p->input_used[at.index]);
+}
+
+/* Whether the evaluator makes v without elements of its own. */
+static bool only_looks(const Plan *p, Val v, uint32_t step) {
+  OpCode op = (OpCode)p->g->nodes[v.node].op;
   return op == OP_ALIAS || op == OP_STOP || op == OP_TRANSPOSE || op == OP_SLICE ||
-         op == OP_BROADCAST;
+         op == OP_BROADCAST || (op == OP_RESHAPE && is_dense(p, v, step));
 }
 
 /* Bytes of values that are nowhere in memory, in order, when a step begins: constants, what is
@@ -228,16 +236,13 @@ static bool only_looks(OpCode op) {
 static int64_t view_bytes(const JitFn *f, const int64_t *env, const Val *v, size_t n,
                           uint32_t step) {
   int64_t sum = 0;
+  const Plan *p = f->plan;
   for (size_t i = 0; i < n; i++) {
-    Val base = plan_dense(f->plan, v[i], step);
-    Place at = val_none(base) ? (Place){0} : f->plan->place[plan_index(f->plan->g, base)];
-    bool dense = at.kind && (at.kind != PLACE_INPUT || f->plan->input_used[at.index]);
-    if (dense || plan_there(f->plan, v[i], step)) continue;
-    const Graph *g = f->plan->g;
-    if (only_looks((OpCode)g->nodes[v[i].node].op)) sum += value_bytes(g, v[i], env);
-    for (Val w = v[i]; !plan_there(f->plan, w, step); w = gr_operand(g, w.node, 0)) {
-      if (!only_looks((OpCode)g->nodes[w.node].op)) sum += value_bytes(g, w, env);
-      if (!g->nodes[w.node].operand_count) break;
+    if (plan_there(p, v[i], step) || is_dense(p, v[i], step)) continue;
+    if (only_looks(p, v[i], step)) sum += value_bytes(p->g, v[i], env);
+    for (Val w = v[i]; !plan_there(p, w, step); w = gr_operand(p->g, w.node, 0)) {
+      if (!only_looks(p, w, step)) sum += value_bytes(p->g, w, env);
+      if (!p->g->nodes[w.node].operand_count) break;
     }
   }
   return sum;
@@ -286,8 +291,9 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
     if (unread > 0) each += unread;
   }
   *more = views + again + each;
-  return known && (n->region_count || n->op == OP_PLACE || n->op == OP_STASH ||
-                   n->op == OP_UNSTASH || op_info[n->op].cls == EFFECT);
+  OpCode op = (OpCode)n->op; /* those without bodies make their results only */
+  return known && (n->region_count || op == OP_PLACE || op == OP_STASH || op == OP_UNSTASH ||
+                   op == OP_CONCAT || op_info[op].cls == EFFECT);
 }
 
 /* Bytes with which turns run again whose rows leave. */
