@@ -77,12 +77,17 @@ static void print_half(const CallReport *c, JitFn *f, const char *title, Buf *ou
   if (v.count) qsort(v.items, v.count, sizeof *v.items, by_bytes);
   if (json)
     buf_printf(out,
-               "{\"half\": \"%s\", \"in_use\": %lld, \"steps\": %u, \"step\": %u, \"values\": [",
-               title, known ? (long long)p.live : 0, at.count, at.peak + 1);
+               "{\"half\": \"%s\", \"in_use\": %lld, \"inner\": %lld, \"steps\": %u, \"step\": %u, "
+               "\"values\": [",
+               title, known ? (long long)p.live : 0, known ? (long long)p.inner : 0, at.count,
+               at.peak + 1);
   else
     buf_printf(out, "%s: %s bytes of the arena in use at step %u of %u\n", title,
                report_number(s, known ? p.live : 0), at.count ? at.peak + 1 : 0, at.count);
   if (!json && !known) buf_puts(out, "  the reference evaluator runs it, and no plan is made\n");
+  if (!json && known && p.inner)
+    buf_printf(out, "  loops and branches hold at %s %s more\n", p.bound ? "most" : "least",
+               report_number(s, p.inner));
   if (!json && at.forward_end != UINT32_MAX)
     buf_printf(out, "  the forward ends with step %u, and leaves %s\n", at.forward_end + 1,
                report_number(s, p.saved));
