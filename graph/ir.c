@@ -272,7 +272,9 @@ void gr_set_attr(Graph *g, uint32_t node, Attr a) {
 }
 
 bool gr_again(const Graph *g, uint32_t node) {
-  return gr_attr(g, node, AT_STATES) || gr_attr(g, node, AT_EVERY);
+  if (!gr_attr(g, node, AT_STATES) && !gr_attr(g, node, AT_EVERY)) return false;
+  const Graph *body = g->regions[g->nodes[node].region0];
+  return gr_attr_i(g, node, AT_AGAIN, 0) < (int64_t)body->output_count;
 }
 
 bool type_eq(const Type *a, const Type *b) {

@@ -182,6 +182,7 @@ void peak_prepare(JitFn *f) {
     if (s->kind != STEP_NODE || s->turns || p->g->nodes[s->node].op != OP_LOOP) continue;
     share_rows(f, s->node, turns_as_list(f, s));
   }
+  for (uint32_t i = 0; i < p->held_count; i++) f->held[i].like = f->held[f->held[i].like].like;
   arena_free(&f->temp);
 }
 
