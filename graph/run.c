@@ -472,10 +472,9 @@ static bool start_replay(Run *r, int64_t count, Replay **out) {
   const Graph *inner = r->regions[0];
   const Attr *counter = attr(r, AT_COUNTER);
   int carry = (int)attr_or(r, AT_CARRY, 0), gives = (int)inner->output_count;
-  bool again = attr(r, AT_STATES) || attr(r, AT_EVERY);
-  int first = again ? (int)attr_or(r, AT_AGAIN, gives) : gives;
+  int first = (int)attr_or(r, AT_AGAIN, gives);
   *out = NULL;
-  if (first >= gives) return true;
+  if (!gr_again(r->g, r->node)) return true;
   ReplayLoop l = {.body = {(void *)(uintptr_t)inner, run_region, NULL},
                   .inputs = r->n,
                   .carry = carry,

@@ -94,7 +94,7 @@ bool jit_peak(JitFn *f, const int64_t *env, JitPeak *out);
 /* The part of JitPeak.outputs that belongs to outputs `from` and later; a tensor that several
  * outputs share counts once. Only where jit_peak returned true. */
 int64_t jit_new_outputs(JitFn *f, Arena *temp, const int64_t *env, size_t from);
-/* The bytes of the rows of a loop that output i stands for. After jit_peak. */
+/* The bytes of the rows of a loop that output i stands for. */
 int64_t jit_rows_bytes(JitFn *f, size_t i, const int64_t *env);
 /* The most bytes of results and of dense copies of inputs alive at once. `dense` has the bytes of
  * the copy of each input, 0 = none. A result is made before the first step that writes it, and a

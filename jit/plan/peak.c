@@ -432,8 +432,8 @@ static bool *values_of_block(Arena *temp, const Graph *g, uint32_t id) {
   return own;
 }
 
-/* Appends what the evaluator holds of values that are `own`, and what its steps in block `id` need
- * besides. */
+/* Appends what the evaluator holds of values that are `own` and do not leave, and what its steps in
+ * block `id` need besides. */
 static size_t held_items(JitFn *f, Arena *temp, const int64_t *env, uint32_t id, const bool *own,
                          MemItem *items) {
   const Plan *p = f->plan;
@@ -445,8 +445,7 @@ static size_t held_items(JitFn *f, Arena *temp, const int64_t *env, uint32_t id,
   for (size_t i = 0; i < p->held_count; i++) {
     uint32_t k = f->held[i].like, made = p->made[plan_index(g, p->helds[i].v)],
              last = p->helds[i].last;
-    if (!own[plan_index(g, p->helds[i].v)]) continue;
-    if (last == UINT32_MAX) last = (uint32_t)p->step_count;
+    if (!own[plan_index(g, p->helds[i].v)] || f->held[k].stays) continue;
     if (made) made--;
     if (!mine[k] || made < group[k].first) group[k].first = made;
     if (!mine[k] || last > group[k].last) group[k].last = last;

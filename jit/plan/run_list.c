@@ -379,7 +379,7 @@ static RowOf row_of(const Turns *t, int i) {
 }
 
 bool list_shares(Arena *temp, const JitFn *body, int carry, int rows, bool reverse, Shared *to) {
-  if (!body || !body->plan || !outputs_stay(body->plan)) return false;
+  if (!outputs_stay(body->plan)) return false;
   List l = {.gives = ARENA_ARRAY(temp, Gives, body->plan->g->output_count + 1)};
   Turns t = {.body = body->plan->g, .list = &l, .carry = carry, .rows = rows, .reverse = reverse};
   t.gives = (int)t.body->output_count;
