@@ -25,15 +25,19 @@ struct Replay {
   ReplayLoop loop;
   ReplayKeeps keeps;
   int64_t *env;
-  Tensor **in, **now, **out; /* now: before turn `at`, not kept; `at` -1: there is none */
-  Tensor **arg, *number;     /* of the body, borrowed; its turn */
+  Tensor **in, **now;    /* now: before turn `at`, not kept; `at` -1: there is none */
+  Tensor **out;          /* what turns give; between turns memory for that */
+  Tensor **arg, *number; /* of the body, borrowed; its turn */
   int64_t at;
   State *states;
   size_t count, cap;
   int64_t step, next; /* the forward: distance of states; the turn of the next one, or -1 */
-  Tensor **rows;      /* of turns from .. from + turns - 1 */
+  Tensor **rows; /* of turns from .. from + turns - 1, turn by turn; `packed`: one per output */
   int64_t from, turns;
   size_t row_cap;
+  bool packed;
+  Tensor **views; /* of packed rows: those of turn `viewed`, as far as they were asked for */
+  int64_t viewed;
   int64_t asked;
 };
 
@@ -72,9 +76,25 @@ static int row_count(const Replay *p) {
   return p->loop.gives - p->loop.first;
 }
 
+/* Keeps t in *spare, which is empty, if nobody else holds its memory; else releases it. */
+static void spare(Tensor **to, Tensor *t) {
+  bool sole = t && t->rc == 1 && t->store->rc == 1 && tn_is_contiguous(t) && !*to;
+  if (sole)
+    *to = t;
+  else
+    tn_unref(t);
+}
+
 static void drop_rows(Replay *p) {
-  for (int64_t i = 0; i < p->turns * row_count(p); i++) tn_unref(p->rows[i]);
+  int64_t all = (p->packed ? p->turns > 0 : p->turns) * row_count(p);
+  drop(p->views, row_count(p));
+  for (int64_t i = 0; i < all; i++)
+    if (p->packed)
+      spare(&p->out[p->loop.first + i], p->rows[i]);
+    else
+      tn_unref(p->rows[i]);
   p->turns = 0;
+  p->packed = false;
 }
 
 static void drop_now(Replay *p) {
@@ -93,7 +113,7 @@ void replay_ref(Replay *p) {
 void replay_unref(Replay *p) {
   if (!p || --p->rc > 0) return;
   Mem *m = p->mem;
-  drop_rows(p);
+  if (p->rows) drop_rows(p);
   while (p->count) drop_state(p);
   mem_free(m, p->rows, p->row_cap * sizeof *p->rows);
   mem_free(m, p->states, p->cap * sizeof *p->states);
@@ -102,6 +122,7 @@ void replay_unref(Replay *p) {
   tn_unref(p->number);
   release(m, p->now, p->loop.carry);
   release(m, p->out, p->loop.gives);
+  release(m, p->views, row_count(p));
   mem_free(m, p->env, (p->loop.symbols + 1) * sizeof *p->env);
   if (p->loop.body.drop) p->loop.body.drop(p->loop.body.ud);
   mem_free(m, p, sizeof *p);
@@ -177,7 +198,8 @@ Replay *replay_new(Mem *m, const ReplayLoop *loop, ReplayKeeps keeps) {
   p->now = tensors(m, loop->carry);
   p->out = tensors(m, loop->gives);
   int first = 1 + loop->carry;
-  if (p->env && p->in && p->arg && p->now && p->out &&
+  p->views = tensors(m, row_count(p));
+  if (p->env && p->in && p->arg && p->now && p->out && p->views &&
       hold(p, p->in + first, loop->in + first, loop->inputs - first)) {
     if (loop->symbols) memcpy(p->env, loop->env, loop->symbols * sizeof *p->env);
     p->loop.in = NULL;
@@ -186,6 +208,27 @@ Replay *replay_new(Mem *m, const ReplayLoop *loop, ReplayKeeps keeps) {
   }
   replay_unref(p);
   return NULL;
+}
+
+Replay *replay_of(const Graph *g, uint32_t node, const RunCtx *c, Tensor *const *in) {
+  const GNode *n = &g->nodes[node];
+  const Graph *inner = g->regions[n->region0];
+  const Attr *counter = gr_attr(g, node, AT_COUNTER);
+  int gives = (int)inner->output_count;
+  ReplayLoop l = {.body = c->keep_body ? c->keep_body(c->body_ud, inner) : gr_kept(inner),
+                  .inputs = (int)n->operand_count,
+                  .carry = (int)gr_attr_i(g, node, AT_CARRY, 0),
+                  .gives = gives,
+                  .first = (int)gr_attr_i(g, node, AT_AGAIN, gives),
+                  .in = in,
+                  .turns = gr_attr(g, node, AT_WHILE) ? -1 : tn_get_i64(in[0], 0),
+                  .env = c->env,
+                  .symbols = c->env ? dim_symbol_count(g->dims) : 0,
+                  .counter = counter != NULL,
+                  .value = gr_attr_i(g, node, AT_VALUE, 0)};
+  if (counter) dim_is_symbol(g->dims, (Dim)counter->u.i, &l.symbol);
+  return replay_new(
+      c->mem, &l, (ReplayKeeps){gr_attr_i(g, node, AT_STATES, 0), gr_attr_i(g, node, AT_EVERY, 0)});
 }
 
 /* Of the states at multiples of `step` leaves every second one. */
@@ -202,23 +245,38 @@ static void thin(Replay *p) {
   p->count = left;
 }
 
+/* The distance of states, if it does not depend on the turn; 0: `next` is the next one. */
+static int64_t distance(const Replay *p) {
+  return p->keeps.every ? p->keeps.every : p->loop.turns < 0 ? p->step : 0;
+}
+
+bool replay_due(const Replay *p, int64_t turn) {
+  int64_t step = distance(p);
+  return step ? turn % step == 0 : turn == 0 || turn == p->next;
+}
+
+int64_t replay_until(const Replay *p, int64_t turn) {
+  int64_t step = distance(p);
+  return step ? step - turn % step : p->next > turn ? p->next - turn : INT64_MAX;
+}
+
 bool replay_before(Replay *p, int64_t turn, Tensor *const *carry) {
-  bool known = p->loop.turns >= 0, wanted = turn == 0 || turn == p->next;
-  if (p->keeps.every) wanted = turn % p->keeps.every == 0;
+  bool known = p->loop.turns >= 0;
+  if (!replay_due(p, turn)) return true;
   if (!p->keeps.every && !known && turn > 0) {
-    if (turn % p->step == 0 && p->count == (size_t)p->keeps.states + 1) thin(p);
-    wanted = turn % p->step == 0;
+    if (p->count == (size_t)p->keeps.states + 1) thin(p);
+    if (!replay_due(p, turn)) return true;
   }
-  if (!wanted) return true;
   if (!keep(p, turn, carry)) return false;
   if (known && !p->keeps.every) p->next = plan(p, turn, p->loop.turns - turn, p->count);
   return true;
 }
 
-/* Appends the rows of a turn to those that are there. */
-static bool add_rows(Replay *p, int64_t turn, Tensor *const *gave) {
-  int n = row_count(p);
-  size_t need = (size_t)((p->turns + 1) * n);
+/* Appends the rows of a turn to those that are there, none of them packed; or there are none, and
+ * these are the packed ones of n turns. */
+static bool add_rows(Replay *p, int64_t turn, Tensor *const *gave, bool packed, int64_t n) {
+  int each = row_count(p);
+  size_t need = (size_t)((p->turns + 1) * each);
   if (need > p->row_cap) {
     Tensor **more = mem_try(p->mem, p->rows, p->row_cap * sizeof *more, need * sizeof *more);
     if (!more) return false;
@@ -226,19 +284,20 @@ static bool add_rows(Replay *p, int64_t turn, Tensor *const *gave) {
     p->row_cap = need;
   }
   if (!p->turns) p->from = turn;
-  Tensor **to = &p->rows[p->turns * n];
-  memset(to, 0, (size_t)n * sizeof(Tensor *));
-  if (!hold(p, to, gave + p->loop.first, n)) {
-    drop(to, n);
+  Tensor **to = &p->rows[p->turns * each];
+  memset(to, 0, (size_t)each * sizeof(Tensor *));
+  if (!hold(p, to, gave + p->loop.first, each)) {
+    drop(to, each);
     return false;
   }
-  p->turns++;
+  p->packed = packed;
+  p->turns += n;
   return true;
 }
 
-bool replay_end(Replay *p, int64_t turns, Tensor *const *gave) {
+bool replay_end(Replay *p, int64_t turns, Tensor *const *gave, bool packed) {
   p->loop.turns = turns;
-  return !gave || !turns || add_rows(p, turns - 1, gave);
+  return !gave || !turns || add_rows(p, turns - 1, gave, packed, 1);
 }
 
 /* ---- rows */
@@ -247,32 +306,69 @@ static bool no_memory(GErr *e) {
   return gerr_set(e, ERR_NOMEM, -1, "out of memory");
 }
 
-/* Runs turn `at`, after which p->now is before the next one. */
-static bool run_turn(Replay *p, bool rows, RunCtx *c, GErr *e, Prov *at) {
+/* What turns run in, and take before turn `at`. */
+static RunCtx context(Replay *p, const RunCtx *c) {
   const ReplayLoop *l = &p->loop;
   RunCtx own = *c;
-  if (interrupt_asked(c->interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   own.env = p->env;
   own.body = NULL;
   own.keep_body = NULL;
   own.owned = NULL;
   own.alone = NULL;
   own.commit = NULL;
+  for (int i = 1; i < l->inputs; i++) p->arg[i] = i <= l->carry ? p->now[i - 1] : p->in[i];
+  return own;
+}
+
+/* After n turns that gave p->out, of rows if `rows`. */
+static void go_on(Replay *p, int64_t n, bool rows) {
+  const ReplayLoop *l = &p->loop;
+  for (int i = 0; i < l->carry; i++) {
+    Tensor *before = p->now[i];
+    p->now[i] = p->out[i];
+    p->out[i] = NULL;
+    spare(&p->out[i], before);
+  }
+  if (rows) drop(p->out + l->carry, l->gives - l->carry);
+  p->at += n;
+}
+
+/* Runs turn `at`, after which p->now is before the next one. */
+static bool run_turn(Replay *p, bool rows, RunCtx *c, GErr *e, Prov *at) {
+  const ReplayLoop *l = &p->loop;
+  RunCtx own = context(p, c);
+  if (interrupt_asked(c->interrupt)) return gerr_set(e, ERR_INTERRUPT, -1, "interrupted");
   if (l->counter) p->env[l->symbol] = (int64_t)((uint64_t)l->value + (uint64_t)p->at + 1);
   tn_unref(p->number);
   p->number = p->arg[0] = tn_scalar_i64(p->mem, DEV_CPU, DT_I64, p->at);
   if (!p->number) return no_memory(e);
-  for (int i = 1; i < l->inputs; i++) p->arg[i] = i <= l->carry ? p->now[i - 1] : p->in[i];
+  drop(p->out, l->gives);
   bool ok = l->body.run(l->body.ud, &own, p->arg, p->out, e, at);
   c->nodes_run = own.nodes_run;
   if (!ok) return false;
-  ok = !rows || add_rows(p, p->at, p->out) || no_memory(e);
-  drop(p->now, l->carry);
-  memcpy(p->now, p->out, (size_t)l->carry * sizeof *p->now);
-  memset(p->out, 0, (size_t)l->carry * sizeof *p->out);
-  drop(p->out, l->gives);
-  p->at++;
+  ok = !rows || add_rows(p, p->at, p->out, false, 1) || no_memory(e);
+  go_on(p, 1, true);
   return ok;
+}
+
+/* Runs n turns from `at` on; their rows are the only ones. */
+static bool run_turns(Replay *p, int64_t n, bool rows, RunCtx *c, GErr *e, Prov *at) {
+  const ReplayLoop *l = &p->loop;
+  int ran = 0;
+  if (l->body.turns && !l->counter && n > 0) {
+    RunCtx own = context(p, c);
+    ran = l->body.turns(l->body.ud, &own, p->arg, p->at, n, rows, p->out, e, at);
+    c->nodes_run = own.nodes_run;
+    if (ran < 0) return false;
+  }
+  if (ran) {
+    bool ok = !rows || add_rows(p, p->at, p->out, true, n) || no_memory(e);
+    go_on(p, n, rows);
+    return ok;
+  }
+  while (n-- > 0)
+    if (!run_turn(p, rows, c, e, at)) return false;
+  return true;
 }
 
 /* Brings p->now before a turn, or before its rows are made. */
@@ -287,7 +383,8 @@ static bool go_to(Replay *p, int64_t turn, RunCtx *c, GErr *e, Prov *at) {
   if (p->keeps.every) return true;
   int64_t next = plan(p, p->at, turn + 1 - p->at, p->count);
   while (p->at < turn) {
-    if (!run_turn(p, false, c, e, at)) return false;
+    int64_t to = next > p->at && next < turn ? next : turn;
+    if (!run_turns(p, to - p->at, false, c, e, at)) return false;
     if (p->at != next) continue;
     if (!keep(p, p->at, p->now)) return no_memory(e);
     next = plan(p, p->at, turn + 1 - p->at, p->count);
@@ -295,15 +392,45 @@ static bool go_to(Replay *p, int64_t turn, RunCtx *c, GErr *e, Prov *at) {
   return true;
 }
 
-Tensor *replay_row(Replay *p, int64_t turn, int k, RunCtx *c, GErr *e, Prov *at) {
+/* Makes the rows of a turn, unless they are there. */
+static bool make_rows(Replay *p, int64_t turn, RunCtx *c, GErr *e, Prov *at) {
   if (turn < p->from || turn >= p->from + p->turns) {
     bool on = turn == p->asked + 1;
     drop_rows(p);
-    if (!go_to(p, turn, c, e, at)) return NULL;
-    while (p->at <= turn)
-      if (!run_turn(p, true, c, e, at)) return NULL;
+    if (!go_to(p, turn, c, e, at)) return false;
+    if (!run_turns(p, turn + 1 - p->at, true, c, e, at)) return false;
     if (!on) drop_now(p);
   }
   p->asked = turn;
-  return p->rows[(turn - p->from) * row_count(p) + k];
+  return true;
+}
+
+Tensor *replay_row(Replay *p, int64_t turn, int k, RunCtx *c, GErr *e, Prov *at) {
+  if (!make_rows(p, turn, c, e, at)) return NULL;
+  if (!p->packed) return p->rows[(turn - p->from) * row_count(p) + k];
+  const Tensor *t = p->rows[k];
+  if (p->viewed != turn) drop(p->views, row_count(p));
+  p->viewed = turn;
+  if (!p->views[k])
+    p->views[k] = tn_view(p->mem, t, t->rank - 1, t->dim + 1, t->stride + 1,
+                          t->offset + (turn - p->from) * t->stride[0]);
+  if (!p->views[k]) no_memory(e);
+  return p->views[k];
+}
+
+Tensor *replay_rows(Replay *p, int64_t turn, int k, int64_t *from, RunCtx *c, GErr *e, Prov *at) {
+  if (!make_rows(p, turn, c, e, at)) return NULL;
+  *from = p->packed ? p->from : turn;
+  if (p->packed) return tn_ref(p->rows[k]);
+  int64_t dim[CKL_MAX_RANK] = {1}, stride[CKL_MAX_RANK];
+  Tensor *row = tn_contiguous(p->mem, p->rows[(turn - p->from) * row_count(p) + k]), *t = NULL;
+  if (row) {
+    memcpy(dim + 1, row->dim, (size_t)row->rank * sizeof *dim);
+    memcpy(stride + 1, row->stride, (size_t)row->rank * sizeof *stride);
+    stride[0] = tn_count(row);
+    t = tn_view(p->mem, row, row->rank + 1, dim, stride, row->offset);
+  }
+  tn_unref(row);
+  if (!t) no_memory(e);
+  return t;
 }

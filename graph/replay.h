@@ -44,14 +44,23 @@ typedef struct ReplayLoop {
 } ReplayLoop;
 
 Replay *replay_new(Mem *m, const ReplayLoop *loop, ReplayKeeps keeps); /* NULL: out of memory */
+/* That of a node of g, in a run, with the tensors that the node takes. */
+Replay *replay_of(const Graph *g, uint32_t node, const RunCtx *c, Tensor *const *in);
 void replay_ref(Replay *p);
 void replay_unref(Replay *p);
-/* Before each turn of the forward, in order: what it takes. False when out of memory. */
+/* Before turns of the forward, in order: what the turn takes, which is kept if it is due. False
+ * when out of memory. */
 bool replay_before(Replay *p, int64_t turn, Tensor *const *carry);
+bool replay_due(const Replay *p, int64_t turn);
+/* How many turns run from this one on, of which replay_before has heard, until a state is due. */
+int64_t replay_until(const Replay *p, int64_t turn);
 /* After the last turn of the forward, with all that the body gave; NULL: there was none, or it was
- * not known to be the last. `turns`: how many there were. */
-bool replay_end(Replay *p, int64_t turns, Tensor *const *gave);
+ * not known to be the last. `turns`: how many there were. `packed`: with a first axis of size 1. */
+bool replay_end(Replay *p, int64_t turns, Tensor *const *gave, bool packed);
 /* The row of output first + k of a turn, borrowed until the next call. NULL with `e`. */
 Tensor *replay_row(Replay *p, int64_t turn, int k, RunCtx *c, GErr *e, Prov *at);
+/* The rows that there are when that of `turn` is: a new reference to a dense tensor with the turns
+ * from *from on along its first axis. NULL with `e`. */
+Tensor *replay_rows(Replay *p, int64_t turn, int k, int64_t *from, RunCtx *c, GErr *e, Prov *at);
 
 #endif

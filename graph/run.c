@@ -467,31 +467,8 @@ static bool run_region(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GEr
   return exec(ud, c, in, NULL, out, e, at);
 }
 
-/* What makes the rows of a loop again, in *out; NULL if the loop keeps them. */
-static bool start_replay(Run *r, int64_t count, Replay **out) {
-  const Graph *inner = r->regions[0];
-  const Attr *counter = attr(r, AT_COUNTER);
-  int carry = (int)attr_or(r, AT_CARRY, 0), gives = (int)inner->output_count;
-  int first = (int)attr_or(r, AT_AGAIN, gives);
-  *out = NULL;
-  if (!gr_again(r->g, r->node)) return true;
-  ReplayLoop l = {.body = {(void *)(uintptr_t)inner, run_region, NULL},
-                  .inputs = r->n,
-                  .carry = carry,
-                  .gives = gives,
-                  .first = first,
-                  .in = r->in,
-                  .turns = attr(r, AT_WHILE) ? -1 : count,
-                  .env = r->env,
-                  .symbols = dim_symbol_count(r->dims),
-                  .counter = counter != NULL,
-                  .value = attr_or(r, AT_VALUE, 0)};
-  if (counter) dim_is_symbol(r->dims, (Dim)counter->u.i, &l.symbol);
-  if (!r->env) l.symbols = 0;
-  if (r->c->keep_body) l.body = r->c->keep_body(r->c->body_ud, inner);
-  *out =
-      replay_new(r->c->mem, &l, (ReplayKeeps){attr_or(r, AT_STATES, 0), attr_or(r, AT_EVERY, 0)});
-  return *out || fail(r);
+KeptBody gr_kept(const Graph *region) {
+  return (KeptBody){.ud = (void *)(uintptr_t)region, .run = run_region};
 }
 
 static void drop_replay(void *p) {
@@ -526,7 +503,8 @@ static bool run_LOOP(Run *r) {
   }
   Replay *replay = NULL;
   for (int i = 0; i < carry; i++) cur[i] = r->in[1 + i] ? tn_ref(r->in[1 + i]) : NULL;
-  ok = start_replay(r, count, &replay);
+  if (gr_again(r->g, r->node))
+    ok = (replay = replay_of(r->g, r->node, r->c, r->in)) != NULL || fail(r);
   if (replay) mem_pool_add(m, replay, drop_replay);
   int again = replay ? (int)attr_or(r, AT_AGAIN, 0) - carry : kept; /* kept, before those */
   for (int i = 0; i < again && ok; i++) ok = (stash[i] = stash_new(m)) || fail(r);
@@ -550,7 +528,7 @@ static bool run_LOOP(Run *r) {
     if (replay) ok = ok && (replay_before(replay, turn, cur) || fail(r));
     ok = ok && body(r, 0, arg, own, next);
     if (replay && !goes_on && turn == count - 1)
-      ok = ok && (replay_end(replay, count, next) || fail(r));
+      ok = ok && (replay_end(replay, count, next, false) || fail(r));
     for (int i = 0; i < again && ok; i++)
       ok = stash_keep(stash[i], next + carry, kept, i, r->in, r->n) || fail(r);
     for (int i = 0; i < give; i++) {
@@ -571,7 +549,7 @@ static bool run_LOOP(Run *r) {
   }
   r->env = r->c->env = outside;
   if (!ok) stash_full(m, stash, again, turn, r->e);
-  if (ok && replay && (goes_on || !turn)) ok = replay_end(replay, turn, NULL) || fail(r);
+  if (ok && replay && (goes_on || !turn)) ok = replay_end(replay, turn, NULL, false) || fail(r);
   for (int i = again; i < kept && ok; i++)
     ok = (stash[i] = stash_replayed(m, replay, i - again, turn)) || fail(r);
   for (int i = 0; i < again && ok && reverse; i++) stash_reverse(stash[i]); /* by number */

@@ -123,6 +123,17 @@ Tensor *stash_kept(const Tensor *t, int64_t turn) {
   return s && s->rows && turn >= 0 && turn < s->number ? s->rows[turn] : NULL;
 }
 
+bool stash_replays(const Tensor *t) {
+  const Stash *s = stash_of(t);
+  return s && s->replay;
+}
+
+Tensor *stash_again(const Tensor *t, int64_t turn, int64_t *from, RunCtx *c, GErr *e, Prov *at) {
+  const Stash *s = stash_of(t);
+  if (turn < 0 || turn >= s->number) return NULL;
+  return replay_rows(s->replay, turn, s->index, from, c, e, at);
+}
+
 void stash_full(const Mem *m, Tensor *const *stash, int n, int64_t turns, GErr *e) {
   int64_t each = 0;
   if (e->code != ERR_LIMIT && !(e->nomem && m->refused)) return;

@@ -18,6 +18,11 @@ Tensor *stash_packed(Mem *m, Tensor *rows);
 Tensor *stash_rows(const Tensor *stash);
 /* The row of a turn, borrowed, if it is kept as it was given; else NULL. */
 Tensor *stash_kept(const Tensor *stash, int64_t turn);
+/* Whether rows are made again when they are read. */
+bool stash_replays(const Tensor *stash);
+/* Of such a stash, the rows that there are when that of `turn` is made, as replay_rows. NULL with
+ * `e`, or without it where there is no such turn. */
+Tensor *stash_again(const Tensor *stash, int64_t turn, int64_t *from, RunCtx *c, GErr *e, Prov *at);
 /* One more reference to t; a copy if its memory is someone else's. */
 Tensor *stash_hold(Mem *m, Tensor *t);
 /* Adds the row of the next turn: one more reference. A row that lies in the memory of someone else

@@ -355,8 +355,8 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   bool reverse = gr_attr_i(g, node, AT_REVERSE, 0) != 0;
   int64_t dim[CKL_MAX_RANK];
   bool goes_on = gr_attr(g, node, AT_WHILE) != NULL;
-  if (gr_attr(g, node, AT_COUNTER) || gr_again(g, node)) return false;
-  if (!is_small(b)) return false;
+  int again = gr_again(g, node) ? (int)gr_attr_i(g, node, AT_AGAIN, gives) : gives;
+  if (gr_attr(g, node, AT_COUNTER) || !is_small(b)) return false;
   Kernel *k = lp_new(l->arena);
   Unrolled u = {k, l->arena, b, ARENA_ARRAY(l->arena, LVal *, b->type_count + 1), 0, 0};
   int *buf = ARENA_ARRAY(l->arena, int, inputs + gives + 1), *to = buf + inputs;
@@ -366,7 +366,8 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   for (int i = 0; i < gives; i++)
     to[i] = lp_buf(k, LB_OUT, (DType)gr_type(b, b->outputs[i])->dtype);
   int ran = lp_buf(k, LB_OUT, DT_I64);
-  LVal turns = lp_size(k, 0), first = lp_size(k, 1);
+  LVal turns = lp_size(k, 0), first = lp_size(k, 1), lowest = lp_size(k, 2);
+  LVal kept = lp_size(k, 3), made = lp_size(k, 4);
   lp_par(k, lp_i(k, 1));
   for (int i = 1; i < inputs; i++) {
     Val v = b->inputs[i];
@@ -381,7 +382,9 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   u.nodes = lp_var(k, lp_i(k, 0));
   LVal turn = lp_for(k, turns);
   if (goes_on) lp_if(k, lp_get(k, vars[0][0]));
-  LVal at = lp_bin(k, reverse ? RB_SUB : RB_ADD, first, turn);
+  LVal at = lp_bin(k, reverse ? RB_SUB : RB_ADD, first, turn), row = lp_bin(k, RB_SUB, at, lowest);
+  LVal to_kept = gives > carry ? lp_bin(k, RB_MUL, row, kept) : row;
+  LVal to_made = gives > again ? lp_bin(k, RB_MUL, row, made) : row;
   room(&u, b->inputs[0], 1)[0] = at;
   for (int i = 1; i < inputs; i++) {
     Val v = b->inputs[i];
@@ -389,12 +392,13 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
     LVal *x = u.at[slot(b, v)];
     for (int64_t j = 0; i <= carry && j < n; j++) x[j] = lp_get(k, vars[i - 1][j]);
     if (i > carry && i <= carry + rows)
-      load(&u, buf[i], lp_bin(k, RB_MUL, at, lp_i(k, n)), n, room(&u, v, n));
+      load(&u, buf[i], lp_bin(k, RB_MUL, row, lp_i(k, n)), n, room(&u, v, n));
   }
   if (!unroll(&u)) return false;
   for (int i = carry; i < gives; i++) {
     int64_t n = size_of(b, gr_type(b, b->outputs[i]), dim);
-    store(&u, to[i], lp_bin(k, RB_MUL, at, lp_i(k, n)), n, u.at[slot(b, b->outputs[i])], false);
+    LVal base = lp_bin(k, RB_MUL, i < again ? to_kept : to_made, lp_i(k, n));
+    store(&u, to[i], base, n, u.at[slot(b, b->outputs[i])], false);
   }
   for (int i = 0; i < carry; i++) {
     int64_t n = size_of(b, gr_type(b, b->outputs[i]), dim);
@@ -410,11 +414,11 @@ bool low_turns(const Lower *l, uint32_t node, Arena *a, Lowered *out) {
   lp_end(k);
   if (k->count > CODE || u.work > WORK) return false;
   Launch launch = {.bufs = ARENA_ARRAY(a, BufUse, k->buf_count + 1),
-                   .args = ARENA_ARRAY(a, ArgUse, 3),
+                   .args = ARENA_ARRAY(a, ArgUse, TURNS_ARGS + 1),
                    .flops = dim_const(g->dims, 0)};
   for (size_t i = 0; i < k->buf_count; i++) launch.bufs[i].kind = USE_LOCAL;
-  for (int i = 0; i < 2; i++) launch.args[i].kind = ARG_BITS;
-  k->arg_count = 2;
+  for (int i = 0; i < TURNS_ARGS; i++) launch.args[i].kind = ARG_BITS;
+  k->arg_count = TURNS_ARGS;
   launch.k = lp_clean(a, k);
   launch.like = (uint32_t)out->count;
   VEC_PUSH(a, out->launches, out->count, out->cap, launch);

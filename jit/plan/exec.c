@@ -121,24 +121,45 @@ static bool run_body(void *ud, const Graph *region, Tensor *const *in, Tensor **
   return ok;
 }
 
-static bool run_kept(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
-  return jit_run(ud, c, in, out, e, at);
-}
-
 /* A region is part of the function that it is in, which stays. */
 static JitFn *whole_of(JitFn *f) {
   while (f->parent) f = f->parent;
   return f;
 }
 
+/* The body of a loop, for turns that run again. */
+typedef struct Kept {
+  JitFn *body, *f; /* f: that has the loop, as a step */
+  const Step *step;
+} Kept;
+
+static bool run_kept(void *ud, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e, Prov *at) {
+  return jit_run(((Kept *)ud)->body, c, in, out, e, at);
+}
+
+static int run_turns(void *ud, RunCtx *c, Tensor *const *in, int64_t first, int64_t n, bool rows,
+                     Tensor **out, GErr *e, Prov *at) {
+  Kept *k = ud;
+  return turns_again(k->f, k->step, c, in, first, n, rows, out, e, at);
+}
+
 static void drop_kept(void *ud) {
-  jit_free(whole_of(ud));
+  Kept *k = ud;
+  JitFn *whole = whole_of(k->f);
+  mem_free(k->f->j->mem, k, sizeof *k);
+  jit_free(whole);
 }
 
 static KeptBody keep_region(void *ud, const Graph *region) {
   Exec *x = ud;
+  const Plan *p = x->f->plan;
+  Kept *k = mem_need(x->f->j->mem, NULL, 0, sizeof *k);
+  *k = (Kept){region_of(x, region), x->f, p->steps};
+  while (k->step->kind != STEP_NODE || p->g->nodes[k->step->node].op != OP_LOOP ||
+         p->g->regions[p->g->nodes[k->step->node].region0] != region)
+    k->step++;
   whole_of(x->f)->rc++;
-  return (KeptBody){region_of(x, region), run_kept, drop_kept};
+  return (KeptBody){k, run_kept, run_turns, drop_kept};
 }
 
 static void start_inner(Exec *x, RunCtx *c) {

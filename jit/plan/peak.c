@@ -152,8 +152,9 @@ static void share_rows(JitFn *f, uint32_t node, bool list) {
   bool goes_on = gr_attr(g, node, AT_WHILE) != NULL;
   Shared *like = ARENA_ARRAY(&f->temp, Shared, all + 1);
   bool reverse = gr_attr_i(g, node, AT_REVERSE, 0) != 0;
-  if (!list_shares(&f->temp, body, carry, rows, reverse, like)) return;
-  for (int i = carry; i < kept_outputs(g, node); i++) { /* those made again are not kept */
+  int kept = kept_outputs(g, node);
+  if (!list_shares(&f->temp, body, carry, kept, rows, reverse, like)) return;
+  for (int i = carry; i < kept; i++) {
     Place at = p->place[plan_index(g, (Val){node, (uint32_t)(i + goes_on)})];
     if (at.kind != PLACE_HELD) continue;
     HeldSize *h = &f->held[at.index];

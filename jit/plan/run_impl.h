@@ -2,6 +2,7 @@
 #ifndef CKL_JIT_PLAN_RUN_IMPL_H
 #define CKL_JIT_PLAN_RUN_IMPL_H
 
+#include "jit/lower/lower_turns.h"
 #include "jit/plan/plan.h"
 
 /* ---- run_kernel.c */
@@ -33,27 +34,46 @@ int64_t turns_local(const Kernel *k); /* workspace of a kernel that is all turns
 int turns_run(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, Tensor **out, GErr *e,
               Prov *at);
 
-/* ---- run_list.c */
+/* Runs turns of such a loop again, from number `first` on: see KeptBody.turns. */
+int turns_again(JitFn *f, const Step *s, RunCtx *c, Tensor *const *in, int64_t first, int64_t n,
+                bool rows, Tensor **out, GErr *e, Prov *at);
+
 typedef struct Turns {
   JitFn *f; /* that has the loop */
   RunCtx *c;
   const Graph *body;
   const Kernel *k; /* all turns are one kernel; NULL: each is the list of `list` */
   KernelFn code;
+  JitFn *fn; /* the body, for a list */
   struct List *list;
   int carry, rows, inputs, gives;
-  bool reverse, goes_on, apart; /* apart: from the caller's carried values */
-  int64_t count;                /* the most turns */
-  int64_t room;                 /* turns for which there are rows to keep */
-  uint64_t nodes;               /* that lists ran, as gr_run would count them */
-  Tensor *const *in;            /* of the node */
-  Tensor **own;                 /* refs: dense inputs (NULL: rows that are tensors of their own);
-                   what the body gives; turns and nodes that ran; with a list a
-                   second tensor for each carried value */
+  /* Outputs from `carry` to kept - 1 are rows that are kept. Those from `again` on are made again
+   * when they are read, and kept now if `made`. There is room for one turn's of all others. */
+  int kept, again;
+  bool made, reverse, goes_on;
+  bool apart,
+      behind;     /* carried values at entry: they are nobody else's; they are of a part before */
+  bool ends;      /* it was the last part of a `while` */
+  int64_t count;  /* the most turns */
+  int64_t room;   /* turns for which there are rows to keep */
+  int64_t ran;    /* so far */
+  uint64_t nodes; /* that they ran, as gr_run would count them */
+  Tensor *const *in; /* of the node, or of its body */
+  Tensor **own;      /* refs: dense inputs (NULL: rows that are tensors of their own); what the body
+                   gives (NULL: nobody wants it); for a kernel, memory for that; for a list a second
+                   tensor for each carried value */
+  Tensor **spare;    /* per output, may be NULL: memory for it */
+  int64_t *low;      /* per input and output: the turn of the first of its rows */
   void **buf;
   int64_t *arg; /* followed by the bytes of the buffers, for tested addresses */
 } Turns;
 
+/* Whether only the last turn's rows of an output are there, which nobody wants. */
+bool turns_drop(const Turns *t, int output);
+/* Whether an input has rows that are made again: only those of a part are there. */
+bool turns_replay(const Turns *t, int input);
+
+/* ---- run_list.c */
 /* Whether turns of a loop with this body can be a list: all of its steps are kernels. */
 bool list_fits(const JitFn *body);
 /* The memory of the rows of an output: that of output `like` (its own number: none else has it), a
@@ -64,9 +84,10 @@ typedef struct Shared {
   int more;
   bool looks; /* it is a view of a part */
 } Shared;
-/* Tells that of each output behind those that are carried, if turns are a list, or run one by one.
+/* Tells that of each output from `carry` to kept - 1, if turns are a list, or run one by one.
  * False: it is not known. */
-bool list_shares(Arena *temp, const JitFn *body, int carry, int rows, bool reverse, Shared *to);
+bool list_shares(Arena *temp, const JitFn *body, int carry, int kept, int rows, bool reverse,
+                 Shared *to);
 /* Begins, with room for the rows of `count` turns; the inputs are in t->own. 0: the evaluator has
  * to take the loop, -1: no memory. */
 int list_open(Turns *t, JitFn *body, int64_t count);
@@ -79,5 +100,6 @@ bool list_part(Turns *t, int64_t n, int64_t first, int64_t *done, KStatus *st, G
 void list_settle(Turns *t);
 /* The result that turns make; NULL: out of memory. `n`: how many rows it has. */
 Tensor *turns_tensor(const Turns *t, int output, int64_t n);
+Tensor *turns_output(Turns *t, int output, int64_t n); /* the same, from t->spare if it is there */
 
 #endif

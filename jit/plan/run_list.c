@@ -296,14 +296,15 @@ static bool same_inputs(const Turns *t, const ListFn *x, int64_t count) {
 
 /* Finds the rows that hold carried values, and homes. */
 static void find_homes(const Turns *t, List *l) {
+  int rows = t->kept - t->carry;
   for (int j = 0; j < t->carry; j++) {
     l->before[j] = NONE;
-    for (int i = t->gives - 1; i >= t->carry && !l->gives[j].input && !t->reverse; i--)
+    for (int i = t->kept - 1; i >= t->carry && !l->gives[j].input && !t->reverse; i--)
       if (l->gives[i].root == (uint32_t)j + 2 && !l->gives[i].looks) l->before[j] = i;
   }
   for (int i = 0; i < t->gives; i++) l->gives[i].home = false;
-  for (int k = 0; k < t->gives; k++) { /* rows come before what is carried */
-    int i = k < t->gives - t->carry ? t->carry + k : k - (t->gives - t->carry);
+  for (int k = 0; k < t->gives; k++) { /* rows that are kept come before what is carried */
+    int i = k < rows ? t->carry + k : k < t->kept ? k - rows : k;
     Gives *x = &l->gives[i];
     x->home = !x->input && !x->looks;
     for (int j = 0; j < t->carry && i >= t->carry; j++) /* that is the row of the next turn */
@@ -350,7 +351,7 @@ static bool rows_before(const Turns *t, int j, int64_t n, int64_t done) {
   memcpy(tn_data(x), done ? tn_data(before) : l->cur[j], (size_t)(done + 1) * l->gives[j].bytes);
   int64_t step = x->stride[0];
   bool ok = rows_in(t, i, x, 0, step, n);
-  for (int k = t->carry; k < t->gives && ok; k++)
+  for (int k = t->carry; k < t->kept && ok; k++)
     if (kept_by(t, k) == j) ok = rows_in(t, k, x, step, step, n);
   tn_unref(x);
   return ok;
@@ -366,27 +367,31 @@ typedef struct RowOf {
 static RowOf row_of(const Turns *t, int i) {
   const List *l = t->list;
   const Gives *x = &l->gives[i];
-  RowOf r = {kept_by(t, i), NONE, NONE};
+  RowOf r = {NONE, NONE, NONE};
+  if (i >= t->kept) return r;
+  r.before = kept_by(t, i);
   int of = x->input && !x->looks ? (int)x->root - 1 : 0, like = t->carry;
   if (of && of <= t->carry && l->gives[of - 1].home && l->before[of - 1] == i) r.before = of - 1;
   if (r.before != NONE) return r;
   while (like < i && (x->looks || l->gives[like].looks || l->gives[like].root != x->root)) like++;
-  if (of > t->carry)
+  if (of > t->carry && !turns_replay(t, of))
     r.input = of;
   else if (like < i)
     r.like = like;
   return r;
 }
 
-bool list_shares(Arena *temp, const JitFn *body, int carry, int rows, bool reverse, Shared *to) {
+bool list_shares(Arena *temp, const JitFn *body, int carry, int kept, int rows, bool reverse,
+                 Shared *to) {
   if (!outputs_stay(body->plan)) return false;
   List l = {.gives = ARENA_ARRAY(temp, Gives, body->plan->g->output_count + 1)};
   Turns t = {.body = body->plan->g, .list = &l, .carry = carry, .rows = rows, .reverse = reverse};
   t.gives = (int)t.body->output_count;
+  t.kept = kept;
   l.before = ARENA_ARRAY(temp, int, carry + 1);
   find_sources(body, l.gives);
   find_homes(&t, &l);
-  for (int i = carry; i < t.gives; i++) {
+  for (int i = carry; i < kept; i++) {
     RowOf r = row_of(&t, i);
     to[i] = (Shared){.like = i, .all = true};
     if (r.before != NONE)
@@ -409,8 +414,9 @@ bool list_rows(Turns *t, int64_t count, int64_t done) {
     Gives *x = &l->gives[i];
     Tensor **to = &t->own[t->inputs + i], *made;
     RowOf r = row_of(t, i);
-    x->shared = true;
-    if (r.before != NONE) continue;
+    bool drop = turns_drop(t, i);
+    x->shared = !drop;
+    if (r.before != NONE || (drop && (done || !x->home))) continue;
     Tensor *rows = r.input != NONE && is_row(t, r.input) ? t->own[r.input]
                    : r.like != NONE                      ? t->own[t->inputs + r.like]
                                                          : NULL;
@@ -423,7 +429,7 @@ bool list_rows(Turns *t, int64_t count, int64_t done) {
       if (!ok) return false;
     } else {
       x->shared = false;
-      if (!(made = turns_tensor(t, i, count))) return false;
+      if (!(made = turns_output(t, i, drop ? 1 : count))) return false;
       if (done) memcpy(tn_data(made), tn_data(*to), (size_t)done * x->bytes);
       tn_unref(*to);
       *to = made;
@@ -454,7 +460,7 @@ int list_open(Turns *t, JitFn *body, int64_t count) {
   for (int i = 0; i < t->carry; i++) {
     Tensor **to = &t->own[t->inputs + i], **spare = to + t->gives + 1;
     l->cur[i] = tn_data(t->own[1 + i]);
-    if (!(*to = turns_tensor(t, i, 1)) || !(*spare = turns_tensor(t, i, 1))) return -1;
+    if (!(*to = turns_output(t, i, 1)) || !(*spare = turns_tensor(t, i, 1))) return -1;
   }
   if (!list_rows(t, count, 0)) return 0; /* the evaluator says how far it comes */
   body->root[1] = &l->number;
@@ -563,8 +569,10 @@ static bool run_fn(const Walk *w, ListFn *x) {
 static void *place_for(const Turns *t, int i) {
   const List *l = t->list;
   bool kept = i < t->carry && l->gives[i].home && l->before[i] != NONE;
-  char *to = tn_data(t->own[t->inputs + (kept ? l->before[i] : i)]);
-  int64_t number = l->number + kept;
+  Tensor *in = t->own[t->inputs + (kept ? l->before[i] : i)];
+  char *to = in ? tn_data(in) : NULL;
+  int64_t number = l->number + kept - t->low[t->inputs + i];
+  if (turns_drop(t, i)) return to;
   if (kept || i >= t->carry) return to + number * (int64_t)l->gives[i].bytes;
   return l->cur[i] == to ? tn_data(t->own[t->inputs + t->gives + 1 + i]) : to;
 }
@@ -583,8 +591,9 @@ static void set_addresses(const Turns *t) {
   void **root = l->body->f->root;
   for (int i = 0; i < t->carry; i++) root[2 + i] = l->cur[i];
   for (int i = t->carry + 1; i <= t->carry + t->rows; i++)
-    root[1 + i] = t->own[i] ? (char *)tn_data(t->own[i]) + (size_t)l->number * l->row[i]
-                            : tn_data(stash_kept(t->in[i], l->number));
+    root[1 + i] = t->own[i]
+                      ? (char *)tn_data(t->own[i]) + (size_t)(l->number - t->low[i]) * l->row[i]
+                      : tn_data(stash_kept(t->in[i], l->number));
   for (int i = 0; i < t->gives; i++) {
     l->body->out[i] = place_for(t, i);
     l->gives[i].taken = i < t->carry && is_alone(t, i);
@@ -600,10 +609,10 @@ static void end_turn(const Turns *t) {
     void *from = l->body->f->root[x->root];
     /* What the next turn reads where it is: not the number, nor what another value was before. */
     bool stays = !x->input || (int)x->root > t->carry + 1 || (int)x->root == i + 2;
-    stays &= !x->looks;
+    stays &= !x->looks && !(x->input && turns_replay(t, (int)x->root - 1));
     if (i < t->carry && stays)
       out[i] = from;
-    else if (!x->home && !x->shared)
+    else if (!x->home && !x->shared && !turns_drop(t, i))
       copy_out(x, from, out[i]);
   }
   memcpy(l->cur, out, (size_t)t->carry * sizeof *l->cur);
