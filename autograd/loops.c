@@ -903,3 +903,13 @@ static void all_STASH(Rule *r) {
 
 const GradRule grad_STASH = {NULL, all_STASH};
 const GradRule grad_UNSTASH = {NULL, all_UNSTASH};
+
+/* Simplifying makes them, behind all gradients: these would be summed in another order. */
+static void comes_later(Rule *r) {
+  static const GErr e = {.code = ERR_BUG, .operand = -1, .text = "rows of loops have a gradient"};
+  r->b.failed = true;
+  r->b.err = e;
+}
+
+const GradRule grad_STASH_ROWS = {NULL, comes_later};
+const GradRule grad_UNSTASH_ROWS = {NULL, comes_later};

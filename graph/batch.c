@@ -510,6 +510,22 @@ static bool batch_unstash(Batch *b) {
   return emit_op(b, &s, true);
 }
 
+/* The axis of the rows stays the first one of a tensor. */
+static bool batch_stash_rows(Batch *b) {
+  Attrs s;
+  if (b->inb[0]) b->in[0] = move_axis(b, b->in[0], 0, 1);
+  attrs_of(b, &s);
+  return emit_op(b, &s, true);
+}
+
+static bool batch_unstash_rows(Batch *b) {
+  if (!batch_unstash(b)) return false;
+  Val *v = &b->map[b->at->result0];
+  *v = move_axis(b, *v, 1, 0);
+  if (b->b.failed) *b->e = b->b.err;
+  return !b->b.failed;
+}
+
 static bool batch_branch(Batch *b) {
   Graph *sides[2];
   if (b->inb[0]) return refuse(b, "the branch taken depends on the element");

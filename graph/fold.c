@@ -1,5 +1,6 @@
 /* Folding: constants are computed, nodes that change nothing are removed, movements are joined.
- * Simplifying folds and merges (graph/cse.c) in one walk, then joins (graph/join.c).
+ * Simplifying folds and merges (graph/cse.c) in one walk, then joins (graph/join_rows.c,
+ * graph/join.c).
  *
  * In: a graph. Out: a graph with the same inputs, outputs and bits (rule 104: only the payload of
  * a NaN may differ). Each node is visited once, in order, after its operands; a rule returns the
@@ -385,7 +386,7 @@ typedef struct Simplify {
 
 static void simplify_job(void *ud) {
   Simplify *x = ud;
-  x->made = gr_join(x->keep, gr_dce(x->keep, walk(&x->temp, x->g, true)));
+  x->made = gr_join(x->keep, gr_dce(x->keep, gr_rows(&x->temp, walk(&x->temp, x->g, true))));
 }
 
 Graph *gr_simplify(Arena *a, const Graph *g) {

@@ -32,6 +32,9 @@ Graph *gr_dce(Arena *a, const Graph *g);
 Graph *gr_dce_at(Arena *a, const Graph *g, uint32_t *node);
 /* Returns g with each `solve` and its `lu` as one node; g itself if there is none. */
 Graph *gr_join(Arena *a, Graph *g);
+/* Returns g with rows of loops, which are joined or taken apart, as one tensor; g itself if there
+ * are none. */
+Graph *gr_rows(Arena *a, Graph *g);
 uint64_t gr_hash(const Graph *g); /* structure, types, attributes; not provenance */
 bool gr_equal(const Graph *a, const Graph *b);
 /* Checks every invariant in this header; false with a text that names the node. */

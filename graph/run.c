@@ -606,6 +606,36 @@ static bool type_sizes(const Graph *g, const Type *t, const int64_t *env, int64_
   return true;
 }
 
+static bool run_STASH_ROWS(Run *r) {
+  Tensor *own = stash_hold(r->c->mem, r->in[0]), *rows = NULL;
+  if (own) rows = tn_contiguous(r->c->mem, own);
+  tn_unref(own);
+  return (rows && (r->out[0] = stash_packed(r->c->mem, rows))) || fail(r);
+}
+
+static bool run_UNSTASH_ROWS(Run *r) {
+  Mem *m = r->c->mem;
+  const Type *t = gr_type(r->g, (Val){r->node, 0});
+  int64_t dim[CKL_MAX_RANK];
+  const Tensor *all = stash_rows(r->in[0]);
+  if (!type_sizes(r->g, t, r->env, dim, r->e)) return false;
+  bool fits = all && all->dtype == (DType)t->dtype && all->rank == t->rank && all->dim[0] >= dim[0];
+  for (int k = 1; fits && k < t->rank; k++) fits = all->dim[k] == dim[k];
+  if (fits) return (r->out[0] = tn_view(m, all, t->rank, dim, all->stride, all->offset)) || fail(r);
+  Type row = *t;
+  row.rank--;
+  memmove(row.dim, row.dim + 1, (size_t)row.rank * sizeof *row.dim);
+  Tensor *to = r->out[0] = tn_new(m, (Device)t->dev, (DType)t->dtype, t->rank, dim);
+  if (!to) return fail(r);
+  for (int64_t k = 0; k < dim[0]; k++) {
+    Tensor *zeros = NULL, *x = row_of(r, r->in[0], r->g, &row, k, &zeros);
+    bool ok = x && (put_row(m, to, k, x) || fail(r));
+    tn_unref(zeros);
+    if (!ok) return false;
+  }
+  return true;
+}
+
 static bool run_MAP(Run *r) {
   Mem *m = r->c->mem;
   int mapped = (int)attr_or(r, AT_MAPPED, 1);

@@ -186,7 +186,8 @@ bool shape_stash(C *c) {
   return true;
 }
 
-bool shape_unstash(C *c) {
+/* Sets *row to the type of a row, by the attributes. */
+static bool row_type(C *c, Type *row) {
   const Attr *dims = attr_find(c->attrs, c->nattrs, AT_DIMS);
   int64_t dtype, device = DEV_CPU;
   Type kept = type_stash();
@@ -195,12 +196,36 @@ bool shape_unstash(C *c) {
   if (attr_find(c->attrs, c->nattrs, AT_DEVICE) && !sh_int(c, AT_DEVICE, 0, DEV_COUNT, &device))
     return false;
   if (!dims || dims->kind != AK_DIMS || dims->count > CKL_MAX_RANK) return sh_bad_attr(c, AT_DIMS);
-  Type row = type_of((DType)dtype, (Device)device, (int)dims->count);
+  *row = type_of((DType)dtype, (Device)device, (int)dims->count);
   for (uint32_t k = 0; k < dims->count; k++) {
     if (!dim_valid(c->dims, dims->u.ints[k])) return sh_bad_attr(c, AT_DIMS);
-    row.dim[k] = (Dim)dims->u.ints[k];
+    row->dim[k] = (Dim)dims->u.ints[k];
   }
+  return true;
+}
+
+bool shape_unstash(C *c) {
+  Type row;
+  if (!row_type(c, &row)) return false;
   for (int i = 0; i < c->nout; i++) c->out[i] = row;
+  return true;
+}
+
+bool shape_stash_rows(C *c) {
+  if (c->in[0]->kind != TK_TENSOR || c->in[0]->rank < 1)
+    return gerr_set(c->e, ERR_IR_FORM, -1, "`stash_rows` takes a tensor with a first axis");
+  c->out[0] = type_stash();
+  return true;
+}
+
+bool shape_unstash_rows(C *c) {
+  Type row;
+  int64_t n;
+  if (!row_type(c, &row) || !sh_int(c, AT_MAPPED, 1, INT32_MAX, &n)) return false;
+  if (row.rank == CKL_MAX_RANK) return sh_bad_attr(c, AT_DIMS);
+  c->out[0] = type_of((DType)row.dtype, (Device)row.dev, row.rank + 1);
+  c->out[0].dim[0] = dim_const(c->dims, n);
+  for (int k = 0; k < row.rank; k++) c->out[0].dim[k + 1] = row.dim[k];
   return true;
 }
 

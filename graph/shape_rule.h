@@ -88,6 +88,8 @@ bool shape_triangular(C *c);
 bool shape_loop(C *c);
 bool shape_stash(C *c);
 bool shape_unstash(C *c);
+bool shape_stash_rows(C *c);
+bool shape_unstash_rows(C *c);
 bool shape_map(C *c);
 bool shape_nonzero(C *c);
 bool shape_pad(C *c);

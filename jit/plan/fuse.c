@@ -67,7 +67,6 @@ static GroupKind kind_of(OpCode op) {
   case OP_PUT_ADD:
   case OP_SCATTER:
   case OP_SCATTER_ADD: return GROUP_SCATTER;
-  case OP_PLACE:
   case OP_CHOLESKY:
   case OP_CHOLESKY_GRAD:
   case OP_LU:
@@ -79,13 +78,12 @@ static GroupKind kind_of(OpCode op) {
   case OP_FACTOR_SOLVE:
   case OP_TRIANGULAR:
   case OP_SORT:
-  case OP_NONZERO:
-  case OP_STASH:
-  case OP_UNSTASH: return GROUP_REF;
+  case OP_NONZERO: return GROUP_REF;
   default: break;
   }
   if (op_info[op].cls == EFFECT || (op_info[op].traits & T_EFFECT)) return GROUP_EFFECT;
   if (op_info[op].traits & T_REGION) return GROUP_REGION;
+  if (op_info[op].cls == CONTROL && op != OP_VERSION) return GROUP_REF;
   return GROUP_POINT;
 }
 

@@ -118,6 +118,7 @@ static int64_t kept_bytes(const JitFn *f, Val v, const int64_t *env) {
     return cost_mul(turns + h->more, h->wide ? 2 * row : row);
   }
   case OP_STASH:
+  case OP_STASH_ROWS:
     for (uint32_t k = 0; k < n->operand_count; k++) {
       int64_t one = kept_bytes(f, gr_operand(g, v.node, (int)k), env);
       if (one < 0) return UNKNOWN;
@@ -167,6 +168,22 @@ static void share_rows(JitFn *f, uint32_t node, bool list) {
   }
 }
 
+/* Whether the rows of a stash lie in one tensor, each once. */
+static bool is_packed(const JitFn *f, Val v) {
+  const Plan *p = f->plan;
+  const GNode *n = &p->g->nodes[v.node];
+  Place at = p->place[plan_index(p->g, v)];
+  if (n->op == OP_STASH_ROWS) return true;
+  if (n->op != OP_LOOP || gr_attr_i(p->g, v.node, AT_MAPPED, 0)) return false;
+  for (uint32_t i = 0; i < p->step_count; i++) {
+    const Step *s = &p->steps[i];
+    if (s->kind != STEP_NODE || s->node != v.node) continue;
+    if (s->turns) return true;
+    return turns_as_list(f, s) && at.kind == PLACE_HELD && !f->held[at.index].one;
+  }
+  return false;
+}
+
 void peak_prepare(JitFn *f) {
   const Plan *p = f->plan;
   f->held = ARENA_ARRAY(&f->arena, HeldSize, p->held_count + 1);
@@ -182,6 +199,13 @@ void peak_prepare(JitFn *f) {
     const Step *s = &p->steps[i];
     if (s->kind != STEP_NODE || s->turns || p->g->nodes[s->node].op != OP_LOOP) continue;
     share_rows(f, s->node, turns_as_list(f, s));
+  }
+  for (uint32_t i = 0; i < p->held_count; i++) {
+    Val v = p->helds[i].v;
+    if (p->g->nodes[v.node].op != OP_UNSTASH_ROWS) continue;
+    Val of = gr_operand(p->g, v.node, 0);
+    f->held[i].view = is_packed(f, of) && !is_again(p->g, of);
+    if (f->held[i].view) f->held[i].like = group_of(p, of, i);
   }
   for (uint32_t i = 0; i < p->held_count; i++) f->held[i].like = f->held[f->held[i].like].like;
   arena_free(&f->temp);
@@ -294,8 +318,8 @@ static bool inner_peak(JitFn *f, const int64_t *env, const Step *s, int64_t *mor
   }
   *more = views + again + each;
   OpCode op = (OpCode)n->op; /* those without bodies make their results only */
-  return known && (n->region_count || op == OP_PLACE || op == OP_STASH || op == OP_UNSTASH ||
-                   op == OP_CONCAT || op_info[op].cls == EFFECT);
+  return known && ((op_info[op].cls == CONTROL && !(op_info[op].traits & T_EFFECT)) ||
+                   op_info[op].cls == EFFECT || op == OP_CONCAT);
 }
 
 /* Bytes with which turns run again whose rows leave. */

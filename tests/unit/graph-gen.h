@@ -562,8 +562,12 @@ static Val gen_op(Gen *x, OpCode op) {
     ty = *gr_type(x->g, v[0]);
     v[1] = gen_want(x, &ty, any);
     return gen_node(x, op, 2, v, 0, NULL, 0, NULL);
+  case OP_STASH_ROWS:
+    v[0] = gen_any(x, DOM_ANY, 1, 3);
+    return val_none(v[0]) ? v[0] : gen_node(x, op, 1, v, 0, NULL, 0, NULL);
   case OP_STASH:
-  case OP_UNSTASH: {
+  case OP_UNSTASH:
+  case OP_UNSTASH_ROWS: {
     int n = 1 + (int)gen_rnd(x, 3);
     v[0] = gen_any(x, DOM_ANY, 0, 3);
     if (val_none(v[0])) return VAL_NONE;
