@@ -181,7 +181,7 @@ struct Session {
     const char *const *lib;
     size_t lib_count;
     uint32_t max_nodes;
-    int unroll;    /* a `for` of code with more turns stays a loop, if it can; 0: as rule 41 says */
+    int unroll;    /* a `for` of code with more turns stays one, if it can; -1: as rule 41 says */
     bool in_place; /* values that one place alone holds are changed where they are: owned.h */
     int plan;      /* number of the plan that each gradient gets, for tests; -1: the best */
     int64_t max_steps, progress_steps;

@@ -75,7 +75,7 @@ ckl_session *ckl_open(const ckl_config *c) {
   s->config.json = full.json;
   s->config.stack = full.stack;
   const char *unroll = getenv("CKL_UNROLL");
-  s->config.unroll = unroll && *unroll ? atoi(unroll) : 0;
+  s->config.unroll = unroll && *unroll ? atoi(unroll) : -1;
   const char *plan = getenv("CKL_PLAN");
   s->config.plan = plan && *plan ? atoi(plan) : -1;
   const char *in_place = getenv("CKL_IN_PLACE");

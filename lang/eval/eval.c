@@ -786,7 +786,7 @@ static APART void iterate(void *ud) {
 
 /* The most iterations of loops that are unrolled, if they can stay. */
 static int64_t short_loops(const Session *s) {
-  return s->config.unroll ? s->config.unroll : UNROLL_SHORT;
+  return s->config.unroll >= 0 ? s->config.unroll : UNROLL_SHORT;
 }
 
 /* Iterations of loops around that have to be unrolled: one of them has a loop inside this often. */

@@ -211,6 +211,23 @@ gives 0 'the same draws among calls of other names' "$ckl" run u.ckl
 tap_empty "$(diff out first)" 'calls of other names move no draw'
 gives 0 'run -v' "$ckl" run -v u.ckl
 says err 'seed ' 'shows the seed'
+# which loops of code stay loops
+cat >u.ckl <<'end'
+fn few(x: f32[2]) -> f32[2] {
+  var h = x
+  for i in 0..3 { h = tanh(h) }
+  h
+}
+fn many(x: f32[2]) -> f32[2] {
+  var h = x
+  for i in 0..65 { h = tanh(h) }
+  h
+}
+print(few(ones([2])), many(ones([2])))
+end
+loops() { CKL_UNROLL=$1 "$ckl" ir --stage=stage u.ckl $2 | grep -c ' = loop '; }
+counts="$(loops '' few)$(loops '' many)$(loops 0 few)$(loops 2 few)$(loops 3 few)$(loops 65 many)"
+tap_empty "${counts#011100}" 'a loop of more than 64 iterations, or CKL_UNROLL, stays one'
 for page in ops errors builtins passes library; do
   gives 0 "ckl $page --markdown" "$ckl" $page --markdown
   says out '#' 'a page'

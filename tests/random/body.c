@@ -452,15 +452,16 @@ static void turns(Maker *m, int into) {
 
 /* What becomes of a list of so many elements. */
 static void use_list(Maker *m, int into, int number, int elements, const Var *start) {
-  static const char *const all[] = {"let %s = sum(stack(l%d), axis = 0)",
-                                    "let %s = mean(stack(l%d), axis = 0)"};
+  static const char *const all[] = {"let %s = sum(stack(l%d, axis = %d), axis = %d)",
+                                    "let %s = mean(stack(l%d, axis = %d), axis = %d)"};
   for (int uses = 1 + below(m, 2); uses > 0 && room(m, 1); uses--) {
     const char *name = body_define(m, start)->name;
-    if (chance(m, 50))
+    int axis = chance(m, 50) ? below(m, start->rank + 1) : 0;
+    if (chance(m, 30))
       line(m, into, "let %s = l%d[%d] * 0.5 - l%d[%d]", name, number, below(m, elements), number,
            below(m, elements));
     else
-      line(m, into, ONE_OF(m, all), name, number);
+      line(m, into, ONE_OF(m, all), name, number, axis, axis);
   }
 }
 
@@ -479,7 +480,7 @@ static void loop(Maker *m, int into) {
   bool exits = chance(m, 30), early = chance(m, 50); /* on data: a block may not have them */
   /* with them a value of its own: see rule 74 on values that data gives on from turn to turn */
   line(m, into, exits ? "var %s = 1 * %s" : "var %s = %s", t, start.name);
-  int grows = exits || chance(m, 60) ? 0 : 1 + below(m, 2), front = chance(m, 25);
+  int grows = exits || chance(m, 40) ? 0 : 1 + below(m, 2), front = chance(m, 25);
   if (grows) line(m, into, "var l%d = list(%s)", from, front ? start.name : "");
   Var *x = chance(m, 40) ? body_pick(m, AXES, NULL) : NULL;
   if (x && (x->dim[0].n[0] < count || x->dim[0].n[1] < count)) x = NULL;
@@ -996,8 +997,10 @@ static void body(Maker *m, int into, int statements) {
         loop(m, into);
       break;
     case 21:
-    case 22:
       if (m->depth < 3) choice(m, into);
+      break;
+    case 22:
+      if (m->depth < 2) loop(m, into);
       break;
     case 4:
     case 5:
