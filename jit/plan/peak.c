@@ -72,8 +72,8 @@ static int64_t outputs_bytes(const JitFn *body, int from, int to, const int64_t 
   return sum;
 }
 
-/* What a loop holds whose rows are made again (graph/replay.h): states, a value on its way, rows of
- * some turns, copies of captured values that lie in the arena. */
+/* What a loop holds whose rows are made again (graph/replay.h): states, values on their way, rows
+ * of some turns, copies of captured values that lie in the arena. */
 static int64_t again_bytes(const JitFn *f, uint32_t node, const int64_t *env) {
   const Plan *p = f->plan;
   const Graph *g = p->g;
@@ -87,7 +87,7 @@ static int64_t again_bytes(const JitFn *f, uint32_t node, const int64_t *env) {
   int64_t state = outputs_bytes(body, 0, carry, env);
   int64_t row = outputs_bytes(body, kept_outputs(g, node), (int)body->plan->g->output_count, env);
   if (state < 0 || row < 0) return UNKNOWN;
-  int64_t sum = cost_add(cost_mul(states + 1, state), cost_mul(every ? every : 1, row));
+  int64_t sum = cost_add(cost_mul(states + 2, state), cost_mul(every ? every : 1, row));
   for (uint32_t k = 1 + (uint32_t)carry; k < g->nodes[node].operand_count; k++) {
     Val v = gr_operand(g, node, (int)k), base = plan_dense(p, v, UINT32_MAX);
     PlaceKind at = val_none(base) ? PLACE_NONE : (PlaceKind)p->place[plan_index(g, base)].kind;
