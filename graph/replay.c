@@ -250,9 +250,12 @@ static int64_t distance(const Replay *p) {
   return p->keeps.every ? p->keeps.every : p->loop.turns < 0 ? p->step : 0;
 }
 
-bool replay_due(const Replay *p, int64_t turn) {
+bool replay_due(Replay *p, int64_t turn) {
   int64_t step = distance(p);
-  return step ? turn % step == 0 : turn == 0 || turn == p->next;
+  bool full = p->count == (size_t)p->keeps.states + 1;
+  if (step && turn % step) return false;
+  if (!p->keeps.every && step && turn && full) thin(p);
+  return step ? turn % distance(p) == 0 : turn == 0 || turn == p->next;
 }
 
 int64_t replay_until(const Replay *p, int64_t turn) {
@@ -263,10 +266,6 @@ int64_t replay_until(const Replay *p, int64_t turn) {
 bool replay_before(Replay *p, int64_t turn, Tensor *const *carry) {
   bool known = p->loop.turns >= 0;
   if (!replay_due(p, turn)) return true;
-  if (!p->keeps.every && !known && turn > 0) {
-    if (p->count == (size_t)p->keeps.states + 1) thin(p);
-    if (!replay_due(p, turn)) return true;
-  }
   if (!keep(p, turn, carry)) return false;
   if (known && !p->keeps.every) p->next = plan(p, turn, p->loop.turns - turn, p->count);
   return true;

@@ -51,7 +51,7 @@ void replay_unref(Replay *p);
 /* Before turns of the forward, in order: what the turn takes, which is kept if it is due. False
  * when out of memory. */
 bool replay_before(Replay *p, int64_t turn, Tensor *const *carry);
-bool replay_due(const Replay *p, int64_t turn);
+bool replay_due(Replay *p, int64_t turn); /* makes room for it */
 /* How many turns run from this one on, of which replay_before has heard, until a state is due. */
 int64_t replay_until(const Replay *p, int64_t turn);
 /* After the last turn of the forward, with all that the body gave; NULL: there was none, or it was

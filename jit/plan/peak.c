@@ -178,7 +178,7 @@ static bool is_packed(const JitFn *f, Val v) {
   for (uint32_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
     if (s->kind != STEP_NODE || s->node != v.node) continue;
-    if (s->turns) return true;
+    if (turns_as_kernel(f, s)) return true;
     return turns_as_list(f, s) && at.kind == PLACE_HELD && !f->held[at.index].one;
   }
   return false;
@@ -197,7 +197,8 @@ void peak_prepare(JitFn *f) {
   }
   for (uint32_t i = 0; i < p->step_count; i++) {
     const Step *s = &p->steps[i];
-    if (s->kind != STEP_NODE || s->turns || p->g->nodes[s->node].op != OP_LOOP) continue;
+    if (s->kind != STEP_NODE || p->g->nodes[s->node].op != OP_LOOP) continue;
+    if (turns_as_kernel(f, s)) continue;
     share_rows(f, s->node, turns_as_list(f, s));
   }
   for (uint32_t i = 0; i < p->held_count; i++) {

@@ -26,6 +26,7 @@ void *jit_block(Jit *j, int64_t bytes);
 void peak_prepare(JitFn *f); /* finds what is held in one memory; its regions are there */
 
 /* ---- run_turns.c */
+bool turns_as_kernel(const JitFn *f, const Step *s); /* whether all turns of this step are one */
 /* Whether the turns of this step, if they are not one kernel, are lists of launches. */
 bool turns_as_list(const JitFn *f, const Step *s);
 int64_t turns_local(const Kernel *k); /* workspace of a kernel that is all turns, of a thread */

@@ -193,6 +193,10 @@ static bool go_on(Turns *t) {
 
 /* ---- a loop */
 
+bool turns_as_kernel(const JitFn *f, const Step *s) {
+  return s->turns && !f->j->config.lists;
+}
+
 bool turns_as_list(const JitFn *f, const Step *s) {
   const Graph *g = f->plan->g;
   const JitFn *body = f->regions[g->nodes[s->node].region0];
@@ -205,7 +209,7 @@ static bool begin(Turns *t, JitFn *f, const Step *s, RunCtx *c, Tensor *const *i
   Engine *engine = f->j->engine;
   JitFn *body = f->regions[g->nodes[s->node].region0];
   const Graph *region = g->regions[g->nodes[s->node].region0];
-  bool one = s->turns && !f->j->config.lists;
+  bool one = turns_as_kernel(f, s);
   if (!one && !turns_as_list(f, s)) return false;
   for (size_t i = 0; i < region->input_count; i++) /* of a row, with the turns' axis */
     if (gr_type(region, region->inputs[i])->rank == CKL_MAX_RANK) return false;
