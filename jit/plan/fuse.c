@@ -26,13 +26,6 @@
 #include "jit/lower/lower_op.h"
 #include "jit/plan/plan.h"
 
-const char *const group_kind_name[] = {
-    [GROUP_POINT] = "point",   [GROUP_ROWS] = "rows",       [GROUP_COLUMNS] = "columns",
-    [GROUP_REDUCE] = "reduce", [GROUP_DOT] = "dot",         [GROUP_CONV] = "conv",
-    [GROUP_STRIP] = "strip",   [GROUP_SCATTER] = "scatter", [GROUP_SCAN] = "scan",
-    [GROUP_REF] = "ref",       [GROUP_REGION] = "region",   [GROUP_EFFECT] = "effect",
-};
-
 enum {
   MOST_NODES = 200,     /* nodes of a group: they bound the code of a kernel */
   MOST_VISITS = 4000,   /* visits of the search for a cycle; past them a join is refused */
@@ -48,44 +41,6 @@ enum {
   STRIP_SPAN = 6,       /* contractions between the first uses of two values of a strip */
   REMADE_COST = 8       /* cost of a value recomputed instead of read from memory */
 };
-
-/* ---- single nodes */
-static GroupKind kind_of(OpCode op) {
-  if (low_is_fold(op)) return GROUP_REDUCE;
-  switch (op) {
-  case OP_ARGMAX:
-  case OP_ARGMIN:
-  case OP_CUMSUM:
-  case OP_CUMMAX:
-  case OP_CUMMIN: return GROUP_SCAN;
-  case OP_DOT:
-  case OP_INNER: return GROUP_DOT;
-  case OP_CONV2D:
-  case OP_CONV2D_INPUT:
-  case OP_CONV2D_WEIGHT: return GROUP_CONV;
-  case OP_PUT:
-  case OP_PUT_ADD:
-  case OP_SCATTER:
-  case OP_SCATTER_ADD: return GROUP_SCATTER;
-  case OP_CHOLESKY:
-  case OP_CHOLESKY_GRAD:
-  case OP_LU:
-  case OP_EIGH:
-  case OP_EIG:
-  case OP_QR:
-  case OP_SVD:
-  case OP_SOLVE:
-  case OP_FACTOR_SOLVE:
-  case OP_TRIANGULAR:
-  case OP_SORT:
-  case OP_NONZERO: return GROUP_REF;
-  default: break;
-  }
-  if (op_info[op].cls == EFFECT || (op_info[op].traits & T_EFFECT)) return GROUP_EFFECT;
-  if (op_info[op].traits & T_REGION) return GROUP_REGION;
-  if (op_info[op].cls == CONTROL && op != OP_VERSION) return GROUP_REF;
-  return GROUP_POINT;
-}
 
 /* Whether v is a view of a materialised tensor, without a copy or a kernel. */
 static bool free_view(const Graph *g, Val v) {
@@ -104,22 +59,6 @@ static bool free_view(const Graph *g, Val v) {
     default: return true;
     }
   }
-}
-
-bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out) {
-  const GNode *n = &g->nodes[node];
-  GroupKind kind = kind_of((OpCode)n->op);
-  *out = (Group){.kind = (uint8_t)kind, .root = node, .reason = "a node by itself"};
-  out->nodes = ARENA_ARRAY(a, uint32_t, 1);
-  if (!low_pulled(g, node)) out->nodes[out->node_count++] = node;
-  out->outs = ARENA_ARRAY(a, Val, n->result_count + 1u);
-  for (uint32_t k = 0; k < n->result_count; k++) {
-    Val v = {node, k};
-    if (gr_type(g, v)->kind != TK_TOKEN &&
-        (used[n->result0 + k] || (k == 0 && kind != GROUP_EFFECT)))
-      out->outs[out->out_count++] = v;
-  }
-  return n->op != OP_INPUT && n->op != OP_TOKEN;
 }
 
 /* ---- edges: how a node reads a value that another node computes */
@@ -147,6 +86,7 @@ typedef struct Part { /* a group in the making */
   bool dead, fails;
   bool early, late; /* has a node of the forward, has one of the backward */
   bool update;      /* has a node that only writes need */
+  bool moves;       /* has a node that moves elements (NodeInfo.moves) */
   uint32_t anchor;  /* the node that is not pointwise, or NOBODY */
   uint32_t *nodes;
   uint32_t count, cap; /* not sorted */
@@ -173,6 +113,9 @@ typedef struct NodeInfo {
   bool after;               /* a contraction of a strip's rows: no node of the group follows it */
   bool right;               /* the rows are its right operand: its transpose is computed */
   bool update;              /* pointwise, and needed only for what is written to inputs */
+  bool moves;               /* reads elements at other places */
+  uint32_t spot[2];         /* see made_twice */
+  int spots;
   uint8_t clone, clone_nodes, clone_cost;
 } NodeInfo;
 
@@ -278,7 +221,7 @@ static Edge edge_of(const Graph *g, uint32_t node, uint32_t k, const bool *moved
   case OP_FOLD_IN:
   case OP_PHILOX: own = WAY_MANY; break;
   default:
-    if (kind_of((OpCode)n->op) != GROUP_POINT && kind_of((OpCode)n->op) != GROUP_REDUCE)
+    if (group_kind((OpCode)n->op) != GROUP_POINT && group_kind((OpCode)n->op) != GROUP_REDUCE)
       own = WAY_MANY;
     break;
   }
@@ -352,7 +295,7 @@ static void find_moved(Fuse *f) {
     }
   }
   for (uint32_t i = 0; i < g->node_count; i++) {
-    GroupKind kind = kind_of((OpCode)node_at(f, i)->op);
+    GroupKind kind = group_kind((OpCode)node_at(f, i)->op);
     if (kind == GROUP_DOT || kind == GROUP_CONV) is[i] |= OF_DOT;
     for (uint32_t k = 0; kind == GROUP_POINT && k < node_at(f, i)->operand_count; k++) {
       Edge e = edge_of(g, i, k, f->moved);
@@ -364,7 +307,7 @@ static void find_moved(Fuse *f) {
       v = gr_operand(g, v.node, 0);
     OpCode op = (OpCode)node_at(f, v.node)->op;
     f->moved[i] = uses[v.node] == 1 && op != OP_INPUT && !low_pulled(g, v.node) &&
-                  kind_of(op) == GROUP_POINT && !(is[v.node] & OF_DOT);
+                  group_kind(op) == GROUP_POINT && !(is[v.node] & OF_DOT);
   }
 }
 
@@ -398,6 +341,7 @@ static void look(Fuse *f) {
     x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
     for (uint32_t k = 0; k < n->operand_count; k++) {
       x->edges[k] = low_pulled(g, i) ? edge_of_view(f, i) : edge_of(g, i, k, f->moved);
+      x->moves |= x->edges[k].way >= WAY_MOVE;
     }
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
@@ -405,7 +349,7 @@ static void look(Fuse *f) {
     NodeInfo *x = &f->n[i];
     if (!computed(f, i)) continue;
     x->live = x->live || must_run(n);
-    GroupKind kind = kind_of((OpCode)n->op);
+    GroupKind kind = group_kind((OpCode)n->op);
     for (uint32_t k = 0; k < n->operand_count && x->live; k++) {
       uint32_t from = x->edges[k].from;
       if (from == NOBODY) continue;
@@ -439,7 +383,7 @@ static void find_updates(Fuse *f) {
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0 && g->write_count;) {
     NodeInfo *x = &f->n[i];
     x->update = x->live && computed(f, i) && !result[i] && (x->leaves || x->reader_count) &&
-                kind_of((OpCode)node_at(f, i)->op) == GROUP_POINT && !must_run(node_at(f, i));
+                group_kind((OpCode)node_at(f, i)->op) == GROUP_POINT && !must_run(node_at(f, i));
     for (uint32_t k = 0; k < x->reader_count && x->update; k++)
       x->update = f->n[x->reader[k]].update;
   }
@@ -562,7 +506,7 @@ static bool rows_fit(const Fuse *f, uint32_t a, uint32_t b, Dim rows, Dim column
     const NodeInfo *x = &f->n[node];
     if (x->inner || x->after) continue;
     if (x->count != rows && x->count != all && !x->column) return false;
-    bool full = x->count == all || kind_of((OpCode)node_at(f, node)->op) == GROUP_REDUCE;
+    bool full = x->count == all || group_kind((OpCode)node_at(f, node)->op) == GROUP_REDUCE;
     for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
       const Edge *e = &x->edges[k];
       if (e->from == NOBODY) continue;
@@ -706,6 +650,7 @@ static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   a->early |= b->early;
   a->late |= b->late;
   a->update |= b->update;
+  a->moves |= b->moves;
   if (a->anchor == NOBODY) a->anchor = b->anchor;
   b->dead = true;
   b->count = 0;
@@ -755,6 +700,67 @@ static bool waits_for_update(const Fuse *f, const Part *a, const Part *b) {
   return factors > cost_room(f->g, gr_type(f->g, (Val){dot->anchor, 0}), f->env);
 }
 
+static bool within(const Fuse *f, uint32_t i, uint32_t ia, uint32_t ib) {
+  return i != NOBODY && (f->n[i].part == ia || f->n[i].part == ib);
+}
+
+/* Whether a node, with those of the two groups that it is computed from, costs more than `left`. */
+static bool costs_more(const Fuse *f, uint32_t i, uint32_t ia, uint32_t ib, int *left) {
+  stack_check();
+  OpCode op = (OpCode)node_at(f, i)->op;
+  *left -= 1 + (op == OP_TAKE || op == OP_GATHER ? 2 * CHEAP : op_info[op].cost);
+  for (uint32_t k = 0; k < node_at(f, i)->operand_count && *left >= 0; k++) {
+    uint32_t from = f->n[i].edges[k].from;
+    if (within(f, from, ia, ib)) costs_more(f, from, ia, ib, left);
+  }
+  return *left < 0;
+}
+
+/* Adds a place to those at which a node is computed for one element of a group. */
+static void add_spot(NodeInfo *x, uint32_t spot) {
+  for (int i = 0; i < x->spots; i++)
+    if (x->spot[i] == spot) return;
+  if (x->spots < 2) x->spot[x->spots++] = spot;
+}
+
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Whether both groups together would compute a value at several places for one element: it is read
+ * where it is and moved, or moved in two ways, perhaps by what is computed from it. In a chain that
+ * would double with each link. */
+static bool made_twice(Fuse *f, uint32_t ia, uint32_t ib) {
+  const Part *a = &f->parts[ia], *b = &f->parts[ib];
+  uint32_t node[MOST_NODES], n = 0;
+  if (!a->moves && !b->moves) return false;
+  for (uint32_t i = 0; i < a->count; i++) node[n++] = a->nodes[i];
+  for (uint32_t i = 0; i < b->count; i++) node[n++] = b->nodes[i];
+  qsort(node, n, sizeof *node, by_number);
+  for (uint32_t i = n; i-- > 0;) { /* from readers to what they read */
+    NodeInfo *x = &f->n[node[i]];
+    x->spots = 0;
+    if (x->leaves || !x->reader_count) add_spot(x, 0);
+    for (uint32_t r = 0; r < x->reader_count; r++) {
+      uint32_t by = x->reader[r];
+      const NodeInfo *y = &f->n[by];
+      if (!within(f, by, ia, ib)) add_spot(x, 0);
+      for (uint32_t k = 0; within(f, by, ia, ib) && k < node_at(f, by)->operand_count; k++) {
+        const Edge *e = &y->edges[k];
+        Val v = f->g->operands[node_at(f, by)->operand0 + k];
+        bool moved = e->way == WAY_MOVE || e->way == WAY_PART ||
+                     (e->way == WAY_MANY && y->count == x->count);
+        for (int q = 0; e->from == node[i] && q < y->spots; q++)
+          add_spot(x, moved ? (y->spot[q] ^ (v.node + 1)) * 16777619u + v.res : y->spot[q]);
+      }
+    }
+    int left = 4 * CHEAP;
+    if (x->spots > 1 && costs_more(f, node[i], ia, ib, &left)) return true;
+  }
+  return false;
+}
+
 static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   Part *a = &f->parts[ia], *b = &f->parts[ib];
   if (ia == ib || a->count + b->count > MOST_NODES || apart_in_time(a, b) ||
@@ -767,7 +773,7 @@ static void try_join(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e) {
   }
   GroupKind kind;
   Join how = joined(f, ia, ib, e, &kind);
-  if (how == JOIN_NOT || is_hoisted(f, ia, ib, kind)) return;
+  if (how == JOIN_NOT || made_twice(f, ia, ib) || is_hoisted(f, ia, ib, kind)) return;
   if (depends(f, ia, ib) || depends(f, ib, ia)) return;
   for (uint32_t i = 0; i < b->count && how == JOIN_INNER; i++) f->n[b->nodes[i]].inner = true;
   if (b->kind == GROUP_STRIP && a->kind == GROUP_DOT) f->n[a->anchor].after = true;
@@ -913,13 +919,14 @@ static uint32_t forward_nodes(const Graph *g) {
 static void start_part(Fuse *f, uint32_t node) {
   const GNode *n = node_at(f, node);
   NodeInfo *x = &f->n[node];
-  Part p = {.kind = (uint8_t)kind_of((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
+  Part p = {.kind = (uint8_t)group_kind((OpCode)n->op), .anchor = NOBODY, .lo = node, .hi = node};
   const Prov *prov = &f->g->provs[n->prov];
   p.late = prov->recomputed || prov->backward;
   p.early = node < f->forward;
   p.update = x->update;
   p.epoch_lo = p.epoch_hi = x->epoch;
-  p.fails = (op_info[n->op].traits & T_FAIL) && kind_of((OpCode)n->op) != GROUP_EFFECT &&
+  p.moves = f->n[node].moves;
+  p.fails = (op_info[n->op].traits & T_FAIL) && group_kind((OpCode)n->op) != GROUP_EFFECT &&
             n->op != OP_SLICE;
   if (p.kind != GROUP_POINT) p.anchor = node;
   p.rows = x->count;
@@ -966,11 +973,6 @@ static void make_parts(Fuse *f, bool apart) {
 }
 
 /* ---- groups */
-static int by_number(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 /* Adds the chains that the group computes for itself. */
 static void add_clones(Fuse *f, Part *p) {
   for (uint32_t i = 0; i < p->count; i++) {
@@ -992,7 +994,7 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
     uint32_t reader = x->reader[i];
     if (f->n[reader].part == x->part) continue;
     const char *op = op_info[node_at(f, reader)->op].text;
-    GroupKind to = kind_of((OpCode)node_at(f, reader)->op);
+    GroupKind to = group_kind((OpCode)node_at(f, reader)->op);
     Way way = WAY_SAME;
     for (uint32_t k = 0; k < node_at(f, reader)->operand_count; k++) {
       if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
@@ -1019,7 +1021,7 @@ static uint32_t remade_by(const Fuse *f, uint32_t node) {
   const GNode *n = node_at(f, node);
   uint32_t by = NOBODY;
   if (x->part == NOBODY || f->parts[x->part].kind != GROUP_STRIP || x->leaves || x->inner ||
-      kind_of((OpCode)n->op) != GROUP_POINT || op_info[n->op].cost > REMADE_COST ||
+      group_kind((OpCode)n->op) != GROUP_POINT || op_info[n->op].cost > REMADE_COST ||
       (op_info[n->op].traits & T_FAIL) || n->result_count != 1)
     return NOBODY;
   for (uint32_t i = 0; i < x->reader_count; i++) {
@@ -1079,7 +1081,7 @@ static Group finish(Fuse *f, uint32_t part) {
   for (uint32_t i = 0; i < p->count; i++) {
     uint32_t node = p->nodes[i];
     const GNode *n = node_at(f, node);
-    bool reduce = kind_of((OpCode)n->op) == GROUP_REDUCE;
+    bool reduce = group_kind((OpCode)n->op) == GROUP_REDUCE;
     reduces += reduce;
     if (!low_pulled(f->g, node)) x.nodes[x.node_count++] = node;
     if (f->n[node].part != part || !is_out(f, part, node)) continue;
@@ -1184,7 +1186,7 @@ void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart,
   f.forward = forward_nodes(g);
   f.heavy = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   for (uint32_t i = 0; i < g->node_count; i++) {
-    GroupKind k = kind_of((OpCode)g->nodes[i].op);
+    GroupKind k = group_kind((OpCode)g->nodes[i].op);
     f.heavy[i + 1] = f.heavy[i] + (k != GROUP_POINT && k != GROUP_REDUCE && !low_pulled(g, i));
   }
   look(&f);

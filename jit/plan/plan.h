@@ -25,6 +25,8 @@ typedef struct Groups {
  * group. `env` holds typical sizes, or is NULL. `keep`: of what groups point to; `a`: of all else,
  * out->items, too. */
 void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out);
+/* ---- group.c */
+GroupKind group_kind(uint16_t op); /* of an OP_ name by itself */
 /* Makes a group of one node. False for a view, a generator or an input, which never are groups.
  * `used` tells for each entry of g->types whether a node outside reads the value. */
 bool fuse_one(Arena *a, const Graph *g, uint32_t node, const bool *used, Group *out);
