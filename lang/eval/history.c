@@ -84,17 +84,19 @@ static void depends_inside(Session *s, const Graph *in, bool *of, uint32_t carry
   }
 }
 
-/* Whether result j of a choice or loop was made of its result i, inside. */
+/* Whether result j of a choice or loop, or a row that is kept as that, was made of its result i,
+ * inside. */
 static bool made_inside(Session *s, Inside *c, const Graph *g, uint32_t node, uint32_t i,
                         uint32_t j) {
   const GNode *n = &g->nodes[node];
-  bool loop = n->op == OP_LOOP;
+  bool loop = n->op == OP_LOOP, counts = loop && gr_attr(g, node, AT_WHILE);
   uint32_t carry = loop ? (uint32_t)gr_attr_i(g, node, AT_CARRY, 0) : n->result_count;
-  if (i >= carry || j >= carry) return false;
+  if (i >= carry || (counts && j == carry)) return false;
+  if (counts && j > carry) j--; /* the output of the region */
   if (c->g != g || c->node != node) {
     *c = (Inside){.g = g, .node = node};
     for (uint32_t r = 0; r < n->region_count; r++) {
-      c->of[r] = ARENA_ARRAY(&s->scratch, bool *, carry);
+      c->of[r] = ARENA_ARRAY(&s->scratch, bool *, n->result_count);
       c->same[r] = ARENA_ARRAY(&s->scratch, size_t *, carry);
     }
   }
