@@ -76,7 +76,7 @@ static int row_count(const Replay *p) {
   return p->loop.gives - p->loop.first;
 }
 
-/* Keeps t in *spare, which is empty, if nobody else holds its memory; else releases it. */
+/* Keeps t in *to, if that is empty and nobody else holds its memory; else releases it. */
 static void spare(Tensor **to, Tensor *t) {
   bool sole = t && t->rc == 1 && t->store->rc == 1 && tn_is_contiguous(t) && !*to;
   if (sole)

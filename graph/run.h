@@ -14,8 +14,8 @@ typedef struct KeptBody {
    * them before the first one, of which the number is not read. `out` (as the body has outputs)
    * gets references: what is carried behind the last turn, and of the outputs that are made again
    * (AT_AGAIN), if `rows`, the rows of all turns along a new first axis. What is in `out` before is
-   * memory that only the caller holds, for the new ones where it fits; else it is released. 1; 0:
-   * they have to run one by one; -1 with `e`. NULL: there is no such way. */
+   * memory that only the caller holds, which may be taken for them, or stays. 1; 0: they have to
+   * run one by one; -1 with `e`. NULL: there is no such way. */
   int (*turns)(void *ud, RunCtx *c, Tensor *const *in, int64_t first, int64_t n, bool rows,
                Tensor **out, GErr *e, Prov *at);
   void (*drop)(void *ud); /* gives ud back; may be NULL */

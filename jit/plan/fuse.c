@@ -76,6 +76,7 @@ typedef struct Edge {
   uint32_t res;
   uint8_t way;
   bool all;    /* reads each element, so that a node that may fail does */
+  bool moved;  /* elements of as many, at other places */
   Dim columns; /* ROW */
 } Edge;
 
@@ -212,7 +213,7 @@ static Edge edge_of(const Graph *g, uint32_t node, uint32_t k, const bool *moved
   case OP_GATHER:
     if (k == 0 && e.way == WAY_SAME && picks(g, node)) {
       const Type *x = gr_type(g, gr_operand(g, node, 0));
-      return (Edge){e.from, e.res, WAY_PICK, false, x->dim[x->rank - 1]};
+      return (Edge){.from = e.from, .res = e.res, .way = WAY_PICK, .columns = x->dim[x->rank - 1]};
     }
     own = k == 0 ? WAY_MANY : WAY_SAME;
     break;
@@ -341,7 +342,10 @@ static void look(Fuse *f) {
     x->edges = ARENA_ARRAY(f->a, Edge, n->operand_count + 1);
     for (uint32_t k = 0; k < n->operand_count; k++) {
       x->edges[k] = low_pulled(g, i) ? edge_of_view(f, i) : edge_of(g, i, k, f->moved);
-      x->moves |= x->edges[k].way >= WAY_MOVE;
+      Edge *e = &x->edges[k];
+      e->moved = e->way == WAY_MOVE || e->way == WAY_PART ||
+                 (e->way == WAY_MANY && e->from != NOBODY && f->n[e->from].count == x->count);
+      x->moves |= e->moved;
     }
   }
   for (uint32_t i = (uint32_t)g->node_count; i-- > 0;) {
@@ -538,12 +542,14 @@ static bool read_by(const Fuse *f, uint32_t a, uint32_t b) {
   return true;
 }
 
+static unsigned node_cost(const Fuse *f, uint32_t i) {
+  OpCode op = (OpCode)node_at(f, i)->op;
+  return op == OP_TAKE || op == OP_GATHER ? 2 * CHEAP : (unsigned)op_info[op].cost;
+}
+
 static unsigned cost_of(const Fuse *f, const Part *p) {
   unsigned cost = 0;
-  for (uint32_t i = 0; i < p->count; i++) {
-    OpCode op = (OpCode)node_at(f, p->nodes[i])->op;
-    cost += op == OP_TAKE || op == OP_GATHER ? 2 * CHEAP : (unsigned)op_info[op].cost;
-  }
+  for (uint32_t i = 0; i < p->count; i++) cost += node_cost(f, p->nodes[i]);
   return cost;
 }
 
@@ -707,8 +713,7 @@ static bool within(const Fuse *f, uint32_t i, uint32_t ia, uint32_t ib) {
 /* Whether a node, with those of the two groups that it is computed from, costs more than `left`. */
 static bool costs_more(const Fuse *f, uint32_t i, uint32_t ia, uint32_t ib, int *left) {
   stack_check();
-  OpCode op = (OpCode)node_at(f, i)->op;
-  *left -= 1 + (op == OP_TAKE || op == OP_GATHER ? 2 * CHEAP : op_info[op].cost);
+  *left -= 1 + (int)node_cost(f, i);
   for (uint32_t k = 0; k < node_at(f, i)->operand_count && *left >= 0; k++) {
     uint32_t from = f->n[i].edges[k].from;
     if (within(f, from, ia, ib)) costs_more(f, from, ia, ib, left);
@@ -718,9 +723,7 @@ static bool costs_more(const Fuse *f, uint32_t i, uint32_t ia, uint32_t ib, int 
 
 /* Adds a place to those at which a node is computed for one element of a group. */
 static void add_spot(NodeInfo *x, uint32_t spot) {
-  for (int i = 0; i < x->spots; i++)
-    if (x->spot[i] == spot) return;
-  if (x->spots < 2) x->spot[x->spots++] = spot;
+  if (!x->spots || (x->spots == 1 && x->spot[0] != spot)) x->spot[x->spots++] = spot;
 }
 
 static int by_number(const void *a, const void *b) {
@@ -749,14 +752,11 @@ static bool made_twice(Fuse *f, uint32_t ia, uint32_t ib) {
       for (uint32_t k = 0; within(f, by, ia, ib) && k < node_at(f, by)->operand_count; k++) {
         const Edge *e = &y->edges[k];
         Val v = f->g->operands[node_at(f, by)->operand0 + k];
-        bool moved = e->way == WAY_MOVE || e->way == WAY_PART ||
-                     (e->way == WAY_MANY && y->count == x->count);
         for (int q = 0; e->from == node[i] && q < y->spots; q++)
-          add_spot(x, moved ? (y->spot[q] ^ (v.node + 1)) * 16777619u + v.res : y->spot[q]);
+          add_spot(x, e->moved ? (y->spot[q] ^ (v.node + 1)) * 16777619u + v.res : y->spot[q]);
       }
     }
-    int left = 4 * CHEAP;
-    if (x->spots > 1 && costs_more(f, node[i], ia, ib, &left)) return true;
+    if (x->spots > 1 && costs_more(f, node[i], ia, ib, &(int){4 * CHEAP})) return true;
   }
   return false;
 }

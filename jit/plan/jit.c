@@ -222,6 +222,7 @@ static JitFn *make(Jit *j, const Graph *g, const int64_t *env, Shelf *shelf) {
       r->parent = f;
     }
   }
+  f->listed = list_fits(f);
   peak_prepare(f);
   return f;
 }

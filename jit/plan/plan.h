@@ -281,6 +281,7 @@ struct JitFn {
   KernelFn *code;
   bool reference; /* gr_run runs the whole graph: other devices, anomaly mode */
   bool hosts;     /* the graph calls functions of the program */
+  bool listed;    /* turns of a loop that has it as its body can be lists of launches */
   Sym symbols;
   uint64_t nodes; /* that gr_run would count */
   Bound *bound;   /* most recent first */

@@ -75,7 +75,8 @@ bool turns_drop(const Turns *t, int output);
 bool turns_replay(const Turns *t, int input);
 
 /* ---- run_list.c */
-/* Whether turns of a loop with this body can be a list: all of its steps are kernels. */
+/* Whether turns of a loop with this body can be a list: all of its steps are kernels. Asked once,
+ * when its own regions are there, for JitFn.listed. */
 bool list_fits(const JitFn *body);
 /* The memory of the rows of an output: that of output `like` (its own number: none else has it), a
  * row for each turn if `all`, and `more` rows. */

@@ -78,7 +78,7 @@ static bool branch_fits(const JitFn *f, uint32_t step) {
     if (val_none(plan_dense(p, p->g->operands[n->operand0 + k], step))) return false;
   if (gr_type(p->g, p->g->operands[n->operand0])->dtype != DT_BOOL) return false;
   for (uint32_t k = 0; k < n->region_count; k++)
-    if (!f->regions[n->region0 + k] || !list_fits(f->regions[n->region0 + k])) return false;
+    if (!f->regions[n->region0 + k]->listed) return false;
   return true;
 }
 
@@ -94,7 +94,6 @@ static bool outputs_stay(const Plan *p) {
 
 bool list_fits(const JitFn *f) {
   const Plan *p = f->plan;
-  stack_check();
   if (f->reference || f->hosts || p->store_count || p->transfer_count) return false;
   for (uint32_t i = 0; i < p->step_count; i++) {
     if (p->steps[i].kind != STEP_KERNEL && !branch_fits(f, i)) return false;

@@ -200,7 +200,7 @@ bool turns_as_kernel(const JitFn *f, const Step *s) {
 bool turns_as_list(const JitFn *f, const Step *s) {
   const Graph *g = f->plan->g;
   const JitFn *body = f->regions[g->nodes[s->node].region0];
-  return body && list_fits(body) && !gr_attr(g, s->node, AT_COUNTER);
+  return body && body->listed && !gr_attr(g, s->node, AT_COUNTER);
 }
 
 /* Whether the loop of a step can run here; then what is known of it is in *t. */
