@@ -76,19 +76,18 @@ int64_t memplan(Arena *temp, MemItem *items, size_t n) {
   enum { ORDERS = sizeof orders / sizeof *orders };
   MemItem **order = ARENA_ARRAY(temp, MemItem *, n + 1);
   Placed *placed = ARENA_ARRAY(temp, Placed, n + 1);
+  int64_t *best = ARENA_ARRAY(temp, int64_t, n + 1); /* offsets */
   int64_t least = INT64_MAX, live = memplan_live(temp, items, n, NULL);
-  size_t best = 0;
-  for (size_t t = 0; t <= ORDERS; t++) { /* the last time the best one again, if it was not last */
-    if (t == ORDERS && best == ORDERS - 1) break;
+  for (size_t t = 0; t < ORDERS && least > live; t++) {
     for (size_t i = 0; i < n; i++) order[i] = &items[i];
-    qsort(order, n, sizeof *order, orders[t < ORDERS ? t : best]);
+    qsort(order, n, sizeof *order, orders[t]);
     int64_t total = place(order, placed, n);
     if (total < 0) return -1;
-    if (total == live || t == ORDERS) return total;
     if (total >= least) continue;
     least = total;
-    best = t;
+    for (size_t i = 0; i < n; i++) best[i] = items[i].offset;
   }
+  for (size_t i = 0; i < n; i++) items[i].offset = best[i];
   return least;
 }
 

@@ -522,9 +522,12 @@ int64_t jit_block_bytes(JitFn *f, Arena *temp, const int64_t *env, uint32_t id) 
       if (l->bufs[k].kind == USE_PANEL && gr_block_inside(p->g, v->region, id))
         mine[s->panel0 + l->bufs[k].panel] = true;
   }
-  for (size_t i = 0; i < p->slot_count; i++)
-    if (mine[i] && p->slots[i].first != UINT32_MAX)
-      items[n++] = (MemItem){b->bytes[i], p->slots[i].first, p->slots[i].last, 0};
-  n += held_items(f, temp, env, id, own, items + n);
-  return memplan(temp, items, n);
+  bool all = !p->transfer_count; /* the block is all of the arena, whose size is known */
+  for (size_t i = 0; i < p->slot_count; i++) {
+    if (p->slots[i].first == UINT32_MAX) continue;
+    all &= mine[i];
+    if (mine[i]) items[n++] = (MemItem){b->bytes[i], p->slots[i].first, p->slots[i].last, 0};
+  }
+  size_t held = held_items(f, temp, env, id, own, items + n);
+  return all && !held ? b->arena_bytes : memplan(temp, items, n + held);
 }

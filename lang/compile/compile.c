@@ -348,6 +348,7 @@ static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
                   .flat = &r->flat,
                   .env = r->env,
                   .runs = {r->g, NULL, NULL},
+                  .first = native_known(*r->native),
                   .choice = r->choice,
                   .source = r->c->source,
                   .memory = &r->memory,
@@ -357,7 +358,9 @@ static CallReport report_of(Session *s, FnObj *f, PreparedCall *r) {
                   .in = r->in,
                   .at = f->decl->span};
   if (!r->choice.g || !r->choice.g->blocks) p.choice.g = NULL;
-  if (r->saves) p.runs = (Runs){r->g, r->j->joint->backward, r->j->joint};
+  if (!r->saves) return p;
+  p.runs = (Runs){r->g, r->j->joint->backward, r->j->joint};
+  p.second = native_known(r->j->backward);
   return p;
 }
 

@@ -71,6 +71,8 @@ CallReport curve_call(const CallReport *c, const Choice *choice) {
   CallReport r = *c;
   r.choice = *choice;
   r.runs = choice->planned->runs;
+  r.first = choice->planned->first;
+  r.second = choice->planned->second;
   return r;
 }
 

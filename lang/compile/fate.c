@@ -114,17 +114,8 @@ static void print_half(const CallReport *c, JitFn *f, const char *title, Buf *ou
   if (json) buf_puts(out, "]}");
 }
 
-static JitFn *planned(const CallReport *c, const Graph *g, JitFn *made) {
-  if (made) return made;
-  JitFn *f = native_plan(c->s, g, c->env, NULL);
-  mem_pool_add(&c->s->mem, f, (void (*)(void *))jit_free);
-  return f;
-}
-
 void fate_print_peak(const CallReport *c, Buf *out) {
   Session *s = c->s;
-  const Planned *made = c->choice.planned;
-  size_t mark = mem_pool_mark(&s->mem);
   bool json = s->report.json, two = c->runs.second != NULL;
   const char *none = s->config.cpu == CPU_REFERENCE ? "the reference evaluator has no plans" : NULL;
   if (json)
@@ -134,13 +125,11 @@ void fate_print_peak(const CallReport *c, Buf *out) {
     buf_printf(out, "peak of %s%s%s%s\n", c->name, two ? " and its gradient" : "", none ? ": " : "",
                none ? none : "");
   if (!none) {
-    print_half(c, planned(c, c->runs.first, made ? made->first : NULL), two ? "forward" : "call",
-               out);
+    print_half(c, c->first, two ? "forward" : "call", out);
     if (two && json) buf_puts(out, ", ");
-    if (two) print_half(c, planned(c, c->runs.second, made ? made->second : NULL), "backward", out);
+    if (two) print_half(c, c->second, "backward", out);
   }
   if (json) buf_puts(out, "]}\n");
-  mem_pool_drain(&s->mem, mark);
 }
 
 /* ---- who decided, and what the other choice costs */

@@ -130,10 +130,18 @@ static int64_t leaf_bytes(const CallReport *c, ReportFigures *out, int64_t *dens
 
 /* ---- figures */
 static JitFn *plan_of(Session *s, const Graph *g, const int64_t *env, JitFn *made) {
-  if (made) return made;
+  if (made || !g || s->config.cpu == CPU_REFERENCE) return made;
   JitFn *f = native_plan(s, g, env, NULL);
   mem_pool_add(&s->mem, f, (void (*)(void *))jit_free);
   return f;
+}
+
+/* The call with plans of its runs; those that it lacks are made, on the pool. */
+static CallReport with_plans(const CallReport *c) {
+  CallReport p = *c;
+  p.first = plan_of(c->s, c->runs.first, c->env, c->first);
+  p.second = plan_of(c->s, c->runs.second, c->env, c->second);
+  return p;
 }
 
 static int64_t larger(int64_t a, int64_t b) {
@@ -166,22 +174,15 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
 
 void report_figures(const CallReport *c, ReportFigures *out) {
   Session *s = c->s;
-  size_t mark = mem_pool_mark(&s->mem);
   const Runs *r = &c->runs;
-  const Planned *made = c->choice.planned;
+  JitFn *f = c->first;
   JitPeak one, two = {.exact = true, .bound = true};
   *out = (ReportFigures){0};
   int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
   int64_t *written = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
   int64_t grow = leaf_bytes(c, out, dense, written);
-  JitFn *f = NULL;
-  if (s->config.cpu != CPU_REFERENCE) {
-    f = plan_of(s, r->first, c->env, made ? made->first : NULL);
-    out->compiled = jit_peak(f, c->env, &one);
-    if (out->compiled && r->second)
-      out->compiled =
-          jit_peak(plan_of(s, r->second, c->env, made ? made->second : NULL), c->env, &two);
-  }
+  out->compiled = f && jit_peak(f, c->env, &one);
+  if (out->compiled && r->second) out->compiled = jit_peak(c->second, c->env, &two);
   out->exact &= out->compiled;
   report_op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env, &out->products);
@@ -215,7 +216,6 @@ void report_figures(const CallReport *c, ReportFigures *out) {
     out->peak = rest + larger(made_by(f, c, &one, dense, alone), back + stores);
     out->later = rest + grow + larger(made_by(f, c, &one, written, later), back + then);
   }
-  mem_pool_drain(&s->mem, mark);
 }
 
 /* ---- text */
@@ -511,7 +511,13 @@ Value report_value(const CallReport *c) {
   Session *s = c->s;
   Fields f = {.s = s};
   ReportFigures p;
-  report_figures(c, &p);
+  size_t mark = mem_pool_mark(&s->mem);
+  const CallReport planned = with_plans(c);
+  report_figures(&planned, &p);
+  Buf b;
+  buf_init_arena(&b, &s->scratch);
+  print_as_asked(&planned, &b);
+  mem_pool_drain(&s->mem, mark);
   field(&f, "peak", if_compiled(&p, p.peak));
   field(&f, "later", if_compiled(&p, p.later));
   field(&f, "saved", if_compiled(&p, p.saved));
@@ -532,9 +538,6 @@ Value report_value(const CallReport *c) {
   field(&f, "time", v_int(p.time));
   field(&f, "exact", v_bool(p.exact));
   field(&f, "bound", v_bool(p.bound));
-  Buf b;
-  buf_init_arena(&b, &s->scratch);
-  print_as_asked(c, &b);
   field(&f, "text", v_str(s, b.s, b.n));
   return v_record(s, f.n, f.names, f.items);
 }
@@ -548,7 +551,10 @@ void report_first_call(const CallReport *c) {
   if (!wanted && !s->config.show_plan) return;
   Buf b;
   buf_init_arena(&b, wanted ? &s->notes : &s->scratch);
-  print_as_asked(c, &b);
+  size_t mark = mem_pool_mark(&s->mem);
+  const CallReport planned = with_plans(c);
+  print_as_asked(&planned, &b);
+  mem_pool_drain(&s->mem, mark);
   if (!wanted) {
     log_write(s, 2, b.s, b.n);
     return;

@@ -47,6 +47,7 @@ typedef struct CallReport {
   const Graph *const *inputs;
   const int64_t *env;
   Runs runs;
+  JitFn *first, *second; /* plans of the runs; NULL: the report makes them */
   Choice choice;
   const int64_t *source; /* of graph input i: leaf, or less than 0: a random key */
   size_t input_count;
@@ -56,6 +57,7 @@ typedef struct CallReport {
   Tensor *const *in;     /* per graph input */
   Span at;               /* the function, in its file */
 } CallReport;
+/* The figures of a call whose plans are there, if the session compiles. */
 void report_figures(const CallReport *c, ReportFigures *out);
 const char *report_number(Session *s, int64_t n); /* 1,234 */
 const char *report_value_name(Session *s, const Graph *g, Val v);

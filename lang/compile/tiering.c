@@ -240,6 +240,10 @@ void native_planned(Session *s, Native **slot, JitFn **f) {
   *f = NULL;
 }
 
+JitFn *native_known(const Native *n) {
+  return !n ? NULL : n->fn ? n->fn : n->planned;
+}
+
 /* Makes the code of g now. False: the session was interrupted. */
 static bool compile_now(Session *s, Native *n, const Graph *g, const char *name, const int64_t *env,
                         GErr *e) {

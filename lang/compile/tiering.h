@@ -42,6 +42,8 @@ int64_t native_room(Session *s);
 void native_must(Session *s, Native **n);
 /* Like native_must, with the plan *f, which is taken over. NULL: it is planned when it runs. */
 void native_planned(Session *s, Native **n, JitFn **f);
+/* Its plan, with or without code; NULL: there is none yet. */
+JitFn *native_known(const Native *n);
 /* The threads of the session, for kernels of the reference evaluator; NULL: its engine is not open,
  * or opens none. `open`: opens it. */
 Pool *native_pool(Session *s, bool open);
