@@ -58,7 +58,7 @@ typedef struct MemItem {
   int64_t offset;       /* result */
 } MemItem;
 /* Sets the offset of each item such that items alive at the same time do not overlap. Returns the
- * size of the arena, or -1 when it passes 2^62. Deterministic. */
+ * size of the arena, or -1 if all items together reach 2^62 bytes. Deterministic. */
 int64_t memplan(Arena *temp, MemItem *items, size_t n);
 /* The most bytes alive at once, and the first step with that many. No arena is smaller. */
 int64_t memplan_live(Arena *temp, const MemItem *items, size_t n, uint32_t *step);
