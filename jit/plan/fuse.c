@@ -1013,14 +1013,14 @@ static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
   return "nothing follows";
 }
 
-/* The strip that recomputes this value of another strip, from values that the other strip stores.
- * It is the only group that reads the value. NOBODY: there is none. */
+/* The strip that recomputes this value of another strip or contraction, from values that lie in
+ * memory. It is the only group that reads the value. NOBODY: there is none. */
 static uint32_t remade_by(const Fuse *f, uint32_t node) {
   stack_check();
   const NodeInfo *x = &f->n[node];
   const GNode *n = node_at(f, node);
-  uint32_t by = NOBODY;
-  if (x->part == NOBODY || f->parts[x->part].kind != GROUP_STRIP || x->leaves || x->inner ||
+  uint32_t by = NOBODY, kind = x->part == NOBODY ? GROUP_POINT : f->parts[x->part].kind;
+  if ((kind != GROUP_STRIP && kind != GROUP_DOT) || x->leaves || x->inner ||
       group_kind((OpCode)n->op) != GROUP_POINT || op_info[n->op].cost > REMADE_COST ||
       (op_info[n->op].traits & T_FAIL) || n->result_count != 1)
     return NOBODY;
