@@ -596,18 +596,8 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
                  const uint8_t *leaf, bool fine, size_t most, RmPlan *plans) {
   ArenaMark all = arena_mark(scratch);
   Pieces x = find_pieces(a, scratch, g, env, open, leaf, fine);
-  ArenaMark tables = arena_mark(scratch);
   fill_tables(&x);
-  size_t few = most / 4, count = make_plans(&x, most - few, plans);
-  arena_rewind(scratch, tables);
-  /* What stages need for themselves is an estimate. Least may be a plan that only keeps less. */
-  for (size_t id = 0; id < x.blocks; id++)
-    for (uint32_t k = 0; x.chains[id].stages && k < x.chains[id].cuts; k++) {
-      RotorStage *s = &x.chains[id].stages[k];
-      s->front = s->back = s->alone = 0;
-    }
-  if (count && few) fill_tables(&x);
-  if (count && few) count += make_plans(&x, few, plans + count);
+  size_t count = make_plans(&x, most, plans);
   arena_rewind(scratch, all);
   return count;
 }

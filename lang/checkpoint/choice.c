@@ -87,7 +87,7 @@ bool choice_wanted(const Session *s, const Graph *g) {
 }
 
 /* ---- candidates */
-enum { MOST_CUTS = 10, MOST_PIECES = 20, FEW_PIECES = 8, MOST_SCHEDULES = 12 };
+enum { MOST_CUTS = 10, MOST_PIECES = 20, FEW_PIECES = 12, MOST_SCHEDULES = 12 };
 
 static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   const Graph *g = h->g;
