@@ -387,39 +387,56 @@ typedef struct Best {
   uint32_t block; /* whose budget it exceeds; 0: the memory left */
 } Best;
 
-static void try_plan(Chooser *h, Candidate *c, Best *best) {
+/* Plans c unless it is known that `best` is better. Whether c fits; then it becomes the best. */
+static bool try_plan(Chooser *h, Candidate *c, Best *best) {
   uint32_t at;
-  if (c->tried || (c->need >= 0 && best->c && excess(h, c, &at) >= best->over)) return;
+  double x = c->need >= 0 ? excess(h, c, &at) : 1;
+  if (c->tried || (best->c && x > 1 && x >= best->over)) return false;
   if (!c->planned) {
-    if (!make_graphs(h, c)) return;
+    if (!make_graphs(h, c)) return false;
     plan_runs(h, c);
   }
-  double x = excess(h, c, &at);
-  bool better = !best->c || x < best->over;
-  if (!h->all) forget(better ? best->c : c);
+  x = excess(h, c, &at);
+  bool better = !best->c || x <= 1 || x < best->over;
+  if (!h->all && (!better || best->c != c)) forget(better ? best->c : c);
   if (better) *best = (Best){c, x, at};
+  return x <= 1;
 }
 
-/* Whether the candidate may take no more than `bytes`: rm_look is no further off than a fifth. */
+/* Whether the candidate may take no more than `bytes`: rm_look is seldom further off than a quarter. */
 static bool may_take(const Candidate *c, int64_t bytes) {
-  return c->about - c->about / 6 <= bytes;
+  return c->about - c->about / 4 <= bytes;
 }
 
-/* Of the candidates not tried, the fastest that fits, or the one with the least excess. NULL: none
- * can be made. Where the search begins depends on the bound alone and moves one way with it, so
- * more memory never gives a slower plan. */
+/* Whether c seems to fit: by its plan, where rm_look does not tell. */
+static bool seems_to_fit(Chooser *h, Candidate *c, int64_t most, Best *best) {
+  int64_t least = h->c[h->count - 1].about;
+  if (!may_take(c, larger(most, least))) return false;
+  return (h->room == INT64_MAX && c->about + c->about / 4 <= most) || try_plan(h, c, best);
+}
+
+/* Of the candidates not tried, a fast one that fits, or the one with the least excess. NULL: none
+ * can be made. The slower a candidate, the less it seems to take, so the search halves them. If
+ * a step goes to faster ones, it does so for each larger bound: more memory never gives a slower
+ * plan. */
 static Best best_candidate(Chooser *h) {
   Best best = {0};
   int64_t most = most_bytes(h);
-  size_t from = 0, last = h->count - 1;
-  while (from < last && !may_take(&h->c[from], most) && !may_take(&h->c[from], h->c[last].about))
-    from++;
-  for (size_t i = from; i < h->count && (!best.c || best.over > 1); i++)
-    try_plan(h, &h->c[i], &best);
+  size_t from = 0, end = h->count;
+  if (seems_to_fit(h, &h->c[0], most, &best)) end = 0;
+  while (from < end) {
+    size_t middle = from + (end - from) / 2;
+    if (seems_to_fit(h, &h->c[middle], most, &best))
+      end = middle;
+    else
+      from = middle + 1;
+  }
+  for (size_t i = end; i < h->count; i++)
+    if (try_plan(h, &h->c[i], &best)) return best;
   /* Of those that seem larger, one may be the least. */
-  while (best.c && best.over > 1 && from-- > 0) {
-    if (!may_take(&h->c[from], (int64_t)((double)most * best.over))) break;
-    try_plan(h, &h->c[from], &best);
+  for (size_t i = h->count; i-- > 0 && (!best.c || best.over > 1);) {
+    int64_t bound = best.c ? (int64_t)((double)most * best.over) : INT64_MAX;
+    if (may_take(&h->c[i], bound)) try_plan(h, &h->c[i], &best);
   }
   return best;
 }
