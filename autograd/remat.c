@@ -517,7 +517,10 @@ static void copy_all(Redo *r, uint32_t *split) {
 }
 
 static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint8_t *choice) {
-  *r = (Redo){.a = scratch, .g = g, .d = copy_start(to, g), .choice = choice};
+  GrRoom x = gr_room(g);
+  GrRoom more = {x.nodes + x.nodes / 2, x.operands + x.operands / 2, x.types + x.types / 2,
+                 x.attrs + x.attrs / 2, x.provs + x.provs / 2,       x.inputs};
+  *r = (Redo){.a = scratch, .g = g, .d = copy_start_in(to, g, more), .choice = choice};
   if (!choice) {
     uint8_t *written = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
     rm_default(scratch, g, written);

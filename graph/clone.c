@@ -27,12 +27,16 @@ void copy_writes(Graph *dst, const Graph *src) {
   dst->write_count = src->write_count;
 }
 
-Graph *copy_start(Arena *a, const Graph *g) {
+Graph *copy_start_in(Arena *a, const Graph *g, GrRoom room) {
   Graph *d = gr_new(a, g->dims, g->names, g->name);
   d->alias_count = g->alias_count;
   d->blocks = g->blocks;
-  gr_reserve(d, gr_room(g));
+  gr_reserve(d, room);
   return d;
+}
+
+Graph *copy_start(Arena *a, const Graph *g) {
+  return copy_start_in(a, g, gr_room(g));
 }
 
 static Attr own_attr(Arena *a, Attr x) {

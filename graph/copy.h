@@ -22,6 +22,7 @@ ValMap map_new(Arena *a, const Graph *src); /* all VAL_NONE */
 bool prov_same(const Prov *a, const Prov *b);
 /* An empty graph with name, tables, alias classes of `g`. */
 Graph *copy_start(Arena *a, const Graph *g);
+Graph *copy_start_in(Arena *a, const Graph *g, GrRoom room); /* room: for what it will hold */
 /* Appends node `node` of m->src to dst as it is: no shape rule runs. Operands go through the map
  * and results are entered in it. `regions` replace the node's (NULL = the same ones). The
  * provenance is that of the node. An input node also becomes an input of dst. */

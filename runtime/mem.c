@@ -401,14 +401,14 @@ static void chunk_free(Arena *a, ArenaChunk *c) {
 
 #ifdef CKL_ARENA_MALLOC
 
-/* Makes each block a chunk of its exact size. */
-void *arena_try(Arena *a, size_t bytes) {
+/* A block that is not zeroed; NULL: there is no memory. Each is a chunk of its exact size. */
+static void *take_block(Arena *a, size_t bytes) {
   ArenaChunk *c = chunk_try(a, bytes);
   if (!c) return NULL;
   c->prev = a->chunk;
   a->chunk = c;
   a->used += bytes;
-  return memset(c->data, 0, bytes);
+  return c->data;
 }
 
 static bool grow_in_place(Arena *a, void *p, size_t old, size_t bytes) {
@@ -422,7 +422,8 @@ static size_t round_up(size_t n) {
   return (n + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
 }
 
-void *arena_try(Arena *a, size_t bytes) {
+/* A block that is not zeroed; NULL: there is no memory. */
+static void *take_block(Arena *a, size_t bytes) {
   if (bytes > PTRDIFF_MAX) return NULL;
   size_t n = round_up(bytes ? bytes : 1);
   ArenaChunk *c = a->chunk;
@@ -443,7 +444,7 @@ void *arena_try(Arena *a, size_t bytes) {
   void *p = c->data + c->used;
   c->used += n;
   a->used += n;
-  return memset(p, 0, n);
+  return p;
 }
 
 static bool grow_in_place(Arena *a, void *p, size_t old, size_t bytes) {
@@ -461,6 +462,11 @@ static bool grow_in_place(Arena *a, void *p, size_t old, size_t bytes) {
 
 #endif
 
+void *arena_try(Arena *a, size_t bytes) {
+  void *p = take_block(a, bytes);
+  return p ? memset(p, 0, bytes) : NULL;
+}
+
 void *arena_alloc(Arena *a, size_t bytes) {
   void *p = arena_try(a, bytes);
   if (!p) mem_throw(a->mem, MEM_ERR_NOMEM);
@@ -475,8 +481,11 @@ void *arena_array(Arena *a, size_t each, size_t n) {
 void *arena_grow(Arena *a, void *p, size_t old, size_t bytes) {
   if (bytes <= old && p) return p;
   if (grow_in_place(a, p, old, bytes)) return p;
-  void *made = arena_alloc(a, bytes);
-  if (p && old) memcpy(made, p, old);
+  char *made = take_block(a, bytes);
+  if (!made) mem_throw(a->mem, MEM_ERR_NOMEM);
+  if (!p) old = 0;
+  if (old) memcpy(made, p, old);
+  memset(made + old, 0, bytes - old);
   return made;
 }
 
