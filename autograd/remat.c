@@ -140,6 +140,20 @@ void rm_all(const Graph *g, uint8_t what, uint8_t *choice) {
   arena_free(&tmp);
 }
 
+const Graph *rm_direct(Arena *a, const Graph *g) {
+  Graph *d = ARENA_NEW(a, Graph);
+  *d = *g;
+  d->operands = ARENA_ARRAY(a, Val, g->operand_count + 1);
+  d->operand_cap = g->operand_count;
+  for (size_t k = 0; k < g->operand_count; k++) {
+    Val v = g->operands[k];
+    while (g->nodes[v.node].op == OP_ALIAS && !tag_info[prov_of(g, v.node)->tag].firm)
+      v = gr_operand(g, v.node, 0);
+    d->operands[k] = v;
+  }
+  return d;
+}
+
 /* ---- worlds */
 
 typedef struct World World;
@@ -156,7 +170,7 @@ typedef struct Redo {
   const Graph *g;
   Graph *d;
   const uint8_t *choice;
-  const bool *condition, *live;
+  const bool *condition, *live, *read; /* read: by any node, or an output */
   bool *shifted;    /* see rm_shifted */
   Val *to, *away;   /* by slot of g: the value in d, and its copy that was moved away */
   RmNarrow *narrow; /* by slot of g: its narrow form */
@@ -499,6 +513,7 @@ static void copy_all(Redo *r, uint32_t *split) {
       mark_held(r, half, (uint32_t)g->node_count);
       for (size_t k = 0; k < g->type_count; k++) r->fate[k] = 0;
     }
+    if (node->op == OP_ALIAS && !r->read[n]) continue;
     for (uint32_t k = 0; k < node->operand_count; k++) {
       Val v = gr_operand(g, n, (int)k);
       in[k] = r->live[n] && p.backward ? demand(r, n, k) : r->to[rm_slot(g, v)];
@@ -516,6 +531,13 @@ static void copy_all(Redo *r, uint32_t *split) {
   r->d->at = g->at;
 }
 
+static bool *find_read(Arena *a, const Graph *g) {
+  bool *read = ARENA_ARRAY(a, bool, g->node_count + 1);
+  for (size_t k = 0; k < g->operand_count; k++) read[g->operands[k].node] = true;
+  for (size_t k = 0; k < g->output_count; k++) read[g->outputs[k].node] = true;
+  return read;
+}
+
 static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint8_t *choice) {
   GrRoom x = gr_room(g);
   GrRoom more = {x.nodes + x.nodes / 2, x.operands + x.operands / 2, x.types + x.types / 2,
@@ -530,6 +552,7 @@ static void start(Redo *r, Arena *scratch, Arena *to, const Graph *g, const uint
   r->narrow = ARENA_ARRAY(scratch, RmNarrow, g->type_count + 1);
   r->asked = ARENA_ARRAY(scratch, bool, g->type_count + 1);
   r->live = rm_live(scratch, g);
+  r->read = find_read(scratch, g);
   r->to = ARENA_ARRAY(scratch, Val, g->type_count + 1);
   r->away = ARENA_ARRAY(scratch, Val, g->type_count + 1);
   for (size_t k = 0; k < g->type_count; k++) r->away[k] = VAL_NONE;

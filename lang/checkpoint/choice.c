@@ -87,7 +87,7 @@ bool choice_wanted(const Session *s, const Graph *g) {
 }
 
 /* ---- candidates */
-enum { MOST_CUTS = 10, MOST_PIECES = 20, FEW_PIECES = 12, MOST_SCHEDULES = 12 };
+enum { MOST_CUTS = 10, MOST_PIECES = 14, FEW_PIECES = 12, MOST_SCHEDULES = 12 };
 
 static void add(Chooser *h, const uint8_t *written, RmPlan plan) {
   const Graph *g = h->g;
@@ -412,7 +412,7 @@ static bool may_take(const Candidate *c, int64_t bytes) {
 static bool seems_to_fit(Chooser *h, Candidate *c, int64_t most, Best *best) {
   int64_t least = h->c[h->count - 1].about;
   if (!may_take(c, larger(most, least))) return false;
-  return (h->room == INT64_MAX && c->about + c->about / 4 <= most) || try_plan(h, c, best);
+  return (h->room == INT64_MAX && c->about + c->about / 16 <= most) || try_plan(h, c, best);
 }
 
 /* Of the candidates not tried, a fast one that fits, or the one with the least excess. NULL: none
@@ -612,6 +612,7 @@ static Planned *candidates_apart(Chooser *h) {
 
 static Choice choose(Chooser *h) {
   Session *s = h->s;
+  h->g = rm_direct(h->a, h->g);
   const BlockTab *tab = h->g->blocks;
   reserve_result(h);
   take_stock(h);
@@ -649,7 +650,8 @@ enum { MOST_MORE = 8 }; /* halves of what a block takes */
 
 size_t choice_curve(const ChoiceOf *of, Curve *out) {
   Session *s = of->s;
-  Chooser h = {.s = s, .a = of->a, .g = of->g, .whole = of->whole, .env = of->env};
+  Chooser h = {.s = s, .a = of->a, .whole = of->whole, .env = of->env};
+  h.g = rm_direct(of->a, of->g);
   size_t blocks = h.g->blocks ? h.g->blocks->count : 0, n;
   int64_t *budget = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   h.memory = of->memory;
@@ -794,7 +796,7 @@ static RmPlan thrifty_plan(Arena *a, Arena *temp, const Graph *g, const int64_t 
 
 Choice auto_remat(Session *s, Arena *a, const Graph *g, uint32_t split, const Graph *plain,
                   const int64_t *env) {
-  Graph *b = choice_block(a, &s->scratch, g, false);
+  const Graph *b = rm_direct(a, choice_block(a, &s->scratch, g, false));
   int looked;
   Planned *temp = on_pool(&s->mem);
   if (s->config.plan >= 0) {
