@@ -585,10 +585,10 @@ static Pieces find_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_
   return x;
 }
 
-static void fill_tables(Pieces *x) {
+static void fill_tables(Pieces *x, int64_t limit) {
   for (size_t id = 0; id < x->blocks; id++) {
     Chain *c = &x->chains[id];
-    if (c->stages) x->table[id] = rotor_make(x->scratch, c->stages, c->cuts, depth_of(c));
+    if (c->stages) x->table[id] = rotor_make(x->scratch, c->stages, c->cuts, depth_of(c), limit);
   }
 }
 
@@ -596,7 +596,7 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
                  const uint8_t *leaf, bool fine, size_t most, RmPlan *plans) {
   ArenaMark all = arena_mark(scratch);
   Pieces x = find_pieces(a, scratch, g, env, open, leaf, fine);
-  fill_tables(&x);
+  fill_tables(&x, INT64_MAX);
   size_t count = make_plans(&x, most, plans);
   arena_rewind(scratch, all);
   return count;
@@ -605,14 +605,15 @@ size_t rm_pieces(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, c
 bool rm_least(Arena *a, Arena *scratch, const Graph *g, const int64_t *env, const uint8_t *leaf,
               int64_t time, RmPlan *plan) {
   Pieces x = find_pieces(a, scratch, g, env, NULL, leaf, true);
-  fill_tables(&x);
+  fill_tables(&x, time);
   size_t *point = ARENA_ARRAY(scratch, size_t, x.blocks + 1);
   bool any = false;
   for (size_t id = 0; id < x.blocks; id++) {
     const RotorPoint *p;
     size_t n = x.table[id] ? rotor_points(x.table[id], &p) : 0;
     while (point[id] + 1 < n && p[point[id]].time > time) point[id]++;
-    any |= n > 0 && p[point[id]].time > 0;
+    /* What a table says is not exact: a hundredth less is no gain. */
+    any |= n > 0 && p[point[id]].need < p[n - 1].need - p[n - 1].need / 100;
   }
   if (any) make_plan(&x, point, plan);
   return any;
@@ -645,7 +646,7 @@ void rm_default(Arena *scratch, const Graph *g, uint8_t *choice) {
   uint8_t *leaf = ARENA_ARRAY(scratch, uint8_t, g->type_count + 1);
   rm_all(g, CHOICE_SAVE, leaf);
   measure(&c, leaf);
-  const Rotor *r = rotor_make(scratch, c.stages, c.cuts, 1);
+  const Rotor *r = rotor_make(scratch, c.stages, c.cuts, 1, INT64_MAX);
   const RotorPoint *p;
   rotor_points(r, &p);
   RotorPlan plan = rotor_plan(scratch, r, p[0].need);

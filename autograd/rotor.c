@@ -10,8 +10,8 @@
  * Instead of a table over classes of bytes, each (d, i, j) has a front: needs in steps of a few
  * percent with the least time for each, computed for the exact sum of bytes, so nothing is rounded
  * up stage by stage. In long chains boundaries k are tried at distances from i that grow by a
- * sixteenth; in others, inside of pieces, by an eighth. Segments of equal stages, as those of equal
- * layers, have one front.
+ * sixteenth; in others, inside of pieces by an eighth, in pieces of these by a quarter. Segments of
+ * equal stages, as those of equal layers, have one front.
  *
  * Invariants: a front has rising needs and falling times; the greatest depth keeps all tapes. */
 #include "autograd/rotor.h"
@@ -34,6 +34,7 @@ struct Rotor {
   Arena *a;
   const RotorStage *s;
   uint32_t n, most;              /* most: points of a front */
+  int64_t limit;                 /* of the time of what runs again */
   int depth;                     /* the greatest */
   int64_t *time;                 /* of the stages before i */
   Twin *twin;                    /* per stage */
@@ -140,6 +141,7 @@ static void fill(Rotor *r, int depth, uint32_t i, uint32_t j) {
   int64_t front = 0;
   for (uint32_t d = 1, done = 0; depth < r->depth && i + d <= j; d = further(r, depth, d)) {
     uint32_t k = i + d;
+    if (r->time[k] - r->time[i] > r->limit) break; /* longer pieces are too slow, too */
     for (; done < d; done++) front = larger(front, r->s[i + done].front);
     if (k == j && depth) break; /* the last boundary is kept at depth 0 only */
     ways[count++] = keep_boundary(r, depth, i, k, j, front);
@@ -186,10 +188,10 @@ static uint32_t points_for(uint32_t n) {
   return points > POINTS ? POINTS : points < LESS ? LESS : points;
 }
 
-Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth) {
+Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth, int64_t limit) {
   CK_ASSERT(a->mem, n > 0 && n <= ROTOR_STAGES && depth <= ROTOR_DEPTH);
   Rotor *r = ARENA_NEW(a, Rotor);
-  *r = (Rotor){.a = a, .s = stages, .n = n, .depth = depth, .most = points_for(n)};
+  *r = (Rotor){.a = a, .s = stages, .n = n, .depth = depth, .most = points_for(n), .limit = limit};
   r->time = ARENA_ARRAY(a, int64_t, n + 1);
   for (uint32_t i = 0; i < n; i++) r->time[i + 1] = r->time[i] + stages[i].time;
   r->twin = find_twins(a, stages, n);
@@ -198,6 +200,7 @@ Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth) {
     for (uint32_t length = 1; length <= n; length++)
       for (uint32_t i = depth ? 0 : n - length; i + length <= n; i++) {
         const Twin *t = &r->twin[i];
+        if (depth && r->time[i + length] - r->time[i] > limit) continue;
         if (depth && length <= t->length)
           *front_of(r, depth, i, i + length) = *front_of(r, depth, t->from, t->from + length);
         else

@@ -47,8 +47,8 @@ enum { ROTOR_DEPTH = 3, ROTOR_NOT = 255, ROTOR_STAGES = 256 };
 
 typedef struct Rotor Rotor;
 /* Fills the table for n stages, 1 .. ROTOR_STAGES, and pieces of `depth` at most, 0 .. ROTOR_DEPTH;
- * n^2 log n steps. */
-Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth);
+ * n^2 log n steps. `limit`: no piece runs again that takes more time; plans may take more. */
+Rotor *rotor_make(Arena *a, const RotorStage *stages, uint32_t n, int depth, int64_t limit);
 /* The plans that no other one beats, by rising need and falling time. Returns their number. */
 size_t rotor_points(const Rotor *r, const RotorPoint **points);
 /* The fastest plan that needs at most `need` bytes, which is not below that of the first point. */

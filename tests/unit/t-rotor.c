@@ -130,7 +130,7 @@ static Point follow(const RotorStage *s, const RotorPlan *p, int depth, int i, i
 /* Budgets from the least of the table to that of keeping all tapes. */
 static void compare(const RotorStage *s, int n, const Set *want) {
   enum { BUDGETS = 20 };
-  const Rotor *r = rotor_make(&arena, s, (uint32_t)n, ROTOR_DEPTH);
+  const Rotor *r = rotor_make(&arena, s, (uint32_t)n, ROTOR_DEPTH, INT64_MAX);
   const RotorPoint *got;
   size_t count = rotor_points(r, &got);
   int64_t low = INT64_MAX, high = 0, all = 0, work = 0;
