@@ -171,7 +171,7 @@ typedef struct Redo {
   Graph *d;
   const uint8_t *choice;
   const bool *condition, *live, *read; /* read: by any node, or an output */
-  bool *shifted;    /* see rm_shifted */
+  bool *shifted;                       /* see rm_shifted */
   Val *to, *away;   /* by slot of g: the value in d, and its copy that was moved away */
   RmNarrow *narrow; /* by slot of g: its narrow form */
   bool *asked;      /* by slot of g: a gradient reads the narrow form */
