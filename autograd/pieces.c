@@ -22,7 +22,12 @@
 #include "graph/pass.h"
 #include "graph/structure.h"
 
-enum { FAR = 4 }; /* boundaries that a value crosses to be kept by every plan */
+enum {
+  FAR = 4, /* boundaries that a value crosses to be kept by every plan */
+  /* of longer chains fewer boundaries are looked at, so that the time of planning is linear */
+  MOST_STAGES = 128,
+  LEAST_WORTH = 64
+};
 
 typedef struct Chain {
   Arena *a;
@@ -144,9 +149,10 @@ static int by_bytes(const void *x, const void *y) {
   return a->cut > b->cut ? -1 : a->cut < b->cut;
 }
 
-/* Drops boundaries that cost more than they give: more bytes cross than a stage beside it leaves.
- * The worst goes first, since the stages beside it become one, which leaves more. */
-static void drop_cuts(Chain *c, const Place *at) {
+/* Drops boundaries that cost more than they give: a stage beside it leaves less than `times` half
+ * of the bytes that cross. The worst goes first, since the stages beside it become one, which
+ * leaves more. */
+static void drop_cuts(Chain *c, const Place *at, int64_t times) {
   Worth *w = ARENA_ARRAY(c->a, Worth, c->cuts + 1);
   Worth **order = ARENA_ARRAY(c->a, Worth *, c->cuts + 1);
   c->cut[c->cuts] = c->count;
@@ -163,7 +169,7 @@ static void drop_cuts(Chain *c, const Place *at) {
   for (uint32_t i = 0; i < c->cuts; i++) {
     Worth *x = order[i], *before = &w[x->before];
     int64_t less = before->tape < x->tape ? before->tape : x->tape;
-    if (!x->cut || less >= x->bytes / (c->fine ? 2 : 1)) continue;
+    if (!x->cut || less >= cost_mul(times, x->bytes) / 2) continue;
     before->tape += x->tape;
     before->after = x->after;
     w[x->after].before = x->before;
@@ -191,12 +197,14 @@ static void find_cuts(Chain *c) {
     bool least = !(k && fewer(&way[k - 1], &way[k])) && !(k + 1 < n && fewer(&way[k + 1], &way[k]));
     if (least) c->cut[c->cuts++] = place[k];
   }
-  drop_cuts(c, at);
+  int64_t times = c->fine ? 1 : 2;
+  do drop_cuts(c, at, times);
+  while (c->cuts > MOST_STAGES && (times *= 2) <= LEAST_WORTH);
   /* Of too many, those at even distances. */
-  if (c->cuts > ROTOR_STAGES) {
-    for (uint32_t k = 1; k < ROTOR_STAGES; k++)
-      c->cut[k] = c->cut[(uint64_t)k * c->cuts / ROTOR_STAGES];
-    c->cuts = ROTOR_STAGES;
+  if (c->cuts > MOST_STAGES) {
+    for (uint32_t k = 1; k < MOST_STAGES; k++)
+      c->cut[k] = c->cut[(uint64_t)k * c->cuts / MOST_STAGES];
+    c->cuts = MOST_STAGES;
   }
   c->cut[c->cuts] = c->count;
 }

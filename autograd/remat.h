@@ -26,7 +26,8 @@ void rm_default(Arena *scratch, const Graph *g, uint8_t *choice);
  * of g's nodes; tags are gone. `choice` NULL: rm_default. `split` (may be NULL): the number of the
  * first node of a second half, which shares no copy with the first; becomes its number in the
  * result. Values that the second half reads are bound to live, whoever reads them. Dead nodes are
- * left for dce, but for aliases that no node reads. Without blocks: a clone. Throws when out of memory; fails in no other way. */
+ * left for dce, but for aliases that no node reads. Without blocks: a clone. Throws when out of
+ * memory; fails in no other way. */
 Graph *rm_apply(Arena *a, const Graph *g, const uint8_t *choice, uint32_t *split);
 /* g with nodes that read what an `alias` is of, where no clause is about the alias: a gradient is
  * taken by now, which is what they are for. It shares all but operands with g, and numbers of

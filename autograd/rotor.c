@@ -130,7 +130,7 @@ static void try_way(const Way *w, const int64_t *need, RotorPoint *best, uint32_
 
 /* The next distance of a boundary. */
 static uint32_t further(const Rotor *r, int depth, uint32_t d) {
-  uint32_t part = r->n > FEW_STAGES ? 16 : depth > 1 ? 4 : depth ? 8 : r->n;
+  uint32_t part = r->n > FEW_STAGES ? (depth > 1 ? 8 : 16) : depth > 1 ? 4 : depth ? 8 : r->n;
   return d + 1 + d / part;
 }
 

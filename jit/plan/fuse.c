@@ -12,10 +12,8 @@
  *
  * Invariant: groups form no cycle; every value that a group reads and that is neither an input, a
  * view nor a generator nor one of its own nodes is an `out` of an earlier group; effects keep their
- * order, and what may fail stays before an effect that it stood before.
- *
- * One file: edges, joining and the order of groups share one state, which is valid only while
- * groups are being made.
+ * order, and what may fail stays before an effect that it stood before. fuse_groups.c makes the
+ * groups of what has joined.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +22,7 @@
 #include "graph/cost.h"
 #include "graph/opcode.h"
 #include "jit/lower/lower_op.h"
-#include "jit/plan/plan.h"
+#include "jit/plan/fuse_impl.h"
 
 enum {
   MOST_NODES = 200,     /* nodes of a group: they bound the code of a kernel */
@@ -38,8 +36,7 @@ enum {
   STRIP_WIDE = 256,     /* columns of a result that all strips of a batch add to */
   STRIP_BATCHES = 4,    /* least known batches, if a batch is one iteration */
   STRIP_DOTS = 4,       /* contractions of values of a strip */
-  STRIP_SPAN = 6,       /* contractions between the first uses of two values of a strip */
-  REMADE_COST = 8       /* cost of a value recomputed instead of read from memory */
+  STRIP_SPAN = 6        /* contractions between the first uses of two values of a strip */
 };
 
 /* Whether v is a view of a materialised tensor, without a copy or a kernel. */
@@ -60,87 +57,6 @@ static bool free_view(const Graph *g, Val v) {
     }
   }
 }
-
-/* ---- edges: how a node reads a value that another node computes */
-typedef enum Way {
-  WAY_SAME, /* element k from element k, in row-major order */
-  WAY_ROW,  /* element k from element k / `columns` */
-  WAY_PICK, /* element k from one of the `columns` elements of row k */
-  WAY_MOVE, /* each element once, in another order */
-  WAY_PART, /* each element at most once */
-  WAY_MANY  /* elements several times */
-} Way;
-
-typedef struct Edge {
-  uint32_t from; /* a node that is no view; UINT32_MAX: the value is not computed */
-  uint32_t res;
-  uint8_t way;
-  bool all;    /* reads each element, so that a node that may fail does */
-  bool moved;  /* elements of as many, at other places */
-  Dim columns; /* ROW */
-} Edge;
-
-enum { NOBODY = UINT32_MAX };
-
-typedef struct Part { /* a group in the making */
-  uint8_t kind;
-  bool dead, fails;
-  bool early, late; /* has a node of the forward, has one of the backward */
-  bool update;      /* has a node that only writes need */
-  bool moves;       /* has a node that moves elements (NodeInfo.moves) */
-  uint32_t anchor;  /* the node that is not pointwise, or NOBODY */
-  uint32_t *nodes;
-  uint32_t count, cap; /* not sorted */
-  uint32_t lo, hi;     /* least and greatest node */
-  uint32_t epoch_lo, epoch_hi;
-  Dim rows, columns; /* ROWS: of its space; else `rows` is the element count */
-  uint32_t seen;     /* stamp of the search for cycles */
-} Part;
-
-/* A chain that each reader computes for itself: from inputs, too, or from generators alone. */
-enum { CLONE_NUMBER = 1, CLONE_NOTHING = 2 };
-
-typedef struct NodeInfo {
-  uint32_t part;   /* NOBODY: in no group: a view, a generator, dead, or computed by each reader */
-  uint32_t epoch;  /* number of effects before the node */
-  uint32_t before; /* of an effect: the previous one, NOBODY for the first; of others NOBODY */
-  bool leaves;     /* an output of the graph */
-  Dim count;
-  Edge *edges;
-  uint32_t *reader; /* the nodes that read it, once per edge */
-  uint32_t reader_count;
-  bool column;              /* a reduction over leading axes */
-  bool live, memory, inner; /* memory: a reader needs it there; inner: inlined, never an out */
-  bool after;               /* a contraction of a strip's rows: no node of the group follows it */
-  bool right;               /* the rows are its right operand: its transpose is computed */
-  bool update;              /* pointwise, and needed only for what is written to inputs */
-  bool moves;               /* reads elements at other places */
-  uint32_t spot[2];         /* see made_twice */
-  int spots;
-  uint8_t clone, clone_nodes, clone_cost;
-} NodeInfo;
-
-typedef struct Fuse {
-  Arena *keep, *a; /* keep: of groups */
-  const Graph *g;
-  const int64_t *env; /* typical sizes, or NULL */
-  NodeInfo *n;
-  Part *parts;
-  size_t part_count, part_cap;
-  /* the search for cycles */
-  uint32_t stamp, start, goal, at;
-  int visits;
-  uint8_t *state;   /* per part: while groups are ordered */
-  uint32_t forward; /* nodes before the first backward node, if the backward recomputes values */
-  uint32_t *stack;
-  size_t stack_count, stack_cap;
-  bool *root;            /* per node: an output that is a view and needs a kernel */
-  bool *moved;           /* per node: a view that is copied to memory for its readers */
-  uint32_t *uses, *user; /* per node: uses by nodes (also views) and outputs; the last user */
-  uint32_t *heavy; /* per node: nodes before it that end a pass over memory: contractions, .. */
-  uint32_t *columns;
-  size_t column_count, column_cap; /* parts of kind COLUMNS */
-} Fuse;
 
 static Dim count_of(const Graph *g, const Type *t) {
   return dim_product(g->dims, t->rank, t->dim);
@@ -232,10 +148,6 @@ static Edge edge_of(const Graph *g, uint32_t node, uint32_t k, const bool *moved
   return e;
 }
 
-static const GNode *node_at(const Fuse *f, uint32_t i) {
-  return &f->g->nodes[i];
-}
-
 static bool computed(const Fuse *f, uint32_t i) {
   OpCode op = (OpCode)node_at(f, i)->op;
   return op != OP_INPUT && op != OP_TOKEN && (!low_pulled(f->g, i) || f->root[i] || f->moved[i]);
@@ -248,9 +160,7 @@ static bool must_run(const GNode *n) {
          n->op == OP_RANDINT; /* of ints */
 }
 
-/* Whether the node has an effect: it is one, or a loop or branch with effects inside, which need no
- * tokens if they are hooks. */
-static bool in_order(const Graph *g, uint32_t node) {
+bool fuse_in_order(const Graph *g, uint32_t node) {
   const GNode *n = &g->nodes[node];
   for (uint32_t k = 0; k < n->result_count; k++) {
     if (g->types[n->result0 + k].kind == TK_TOKEN) return true;
@@ -332,7 +242,7 @@ static void look(Fuse *f) {
     x->part = NOBODY;
     x->epoch = epoch;
     x->before = NOBODY;
-    if (n->op != OP_TOKEN && in_order(g, i)) {
+    if (n->op != OP_TOKEN && fuse_in_order(g, i)) {
       epoch++;
       x->before = last;
       last = i;
@@ -436,18 +346,14 @@ static void find_clones(Fuse *f) {
 }
 
 /* ---- joining */
-/* Calls f->visit for each part that a node reads, also through chains that the reader computes
- * (which are at most CLONE_NODES deep). */
-typedef bool (*PartFn)(Fuse *f, uint32_t part);
-
-static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
+bool fuse_sources(Fuse *f, uint32_t node, PartFn visit) {
   stack_check();
   const NodeInfo *x = &f->n[node];
   for (uint32_t k = 0; k < node_at(f, node)->operand_count; k++) {
     uint32_t from = x->edges[k].from;
     if (from == NOBODY) continue;
     bool found =
-        f->n[from].part == NOBODY ? each_source(f, from, visit) : visit(f, f->n[from].part);
+        f->n[from].part == NOBODY ? fuse_sources(f, from, visit) : visit(f, f->n[from].part);
     if (found) return true;
   }
   uint32_t before = x->before == NOBODY ? NOBODY : f->n[x->before].part;
@@ -457,7 +363,7 @@ static bool each_source(Fuse *f, uint32_t node, PartFn visit) {
 static bool visit_part(Fuse *f, uint32_t to) {
   if (to == f->goal) return f->at != f->start; /* a direct edge is no cycle */
   Part *t = &f->parts[to];
-  if (t->seen == f->stamp) return false;
+  if (t->seen == f->stamp || t->hi < f->low) return false;
   t->seen = f->stamp;
   if (f->visits++ > MOST_VISITS) return true;
   if (f->stack_count == f->stack_cap) {
@@ -490,11 +396,14 @@ static bool depends(Fuse *f, uint32_t part, uint32_t on) {
   f->stack_count = 0;
   f->start = f->at = part;
   f->goal = on;
+  /* Sources have lower numbers: parts before a place that none is on both sides of are no way. */
+  for (f->low = f->parts[on].lo; f->low > 0 && f->across[f->low - 1]; f->low--) {
+  }
   f->parts[part].seen = f->stamp;
   for (;;) {
     const Part *p = &f->parts[f->at];
     for (uint32_t i = 0; i < p->count; i++) {
-      if (each_source(f, p->nodes[i], visit_part)) return true;
+      if (fuse_sources(f, p->nodes[i], visit_part)) return true;
     }
     if (!f->stack_count) return false;
     f->at = f->stack[--f->stack_count];
@@ -644,12 +553,15 @@ static Join joined(Fuse *f, uint32_t ia, uint32_t ib, const Edge *e, GroupKind *
 
 static void absorb(Fuse *f, uint32_t into, uint32_t from) {
   Part *a = &f->parts[into], *b = &f->parts[from];
+  for (uint32_t i = a->lo; i < a->hi; i++) f->across[i]--;
+  for (uint32_t i = b->lo; i < b->hi; i++) f->across[i]--;
   for (uint32_t i = 0; i < b->count; i++) {
     VEC_PUSH(f->a, a->nodes, a->count, a->cap, b->nodes[i]);
     f->n[b->nodes[i]].part = into;
   }
   if (b->lo < a->lo) a->lo = b->lo;
   if (b->hi > a->hi) a->hi = b->hi;
+  for (uint32_t i = a->lo; i < a->hi; i++) f->across[i]++;
   if (b->epoch_lo < a->epoch_lo) a->epoch_lo = b->epoch_lo;
   if (b->epoch_hi > a->epoch_hi) a->epoch_hi = b->epoch_hi;
   a->fails |= b->fails;
@@ -726,7 +638,7 @@ static void add_spot(NodeInfo *x, uint32_t spot) {
   if (!x->spots || (x->spots == 1 && x->spot[0] != spot)) x->spot[x->spots++] = spot;
 }
 
-static int by_number(const void *a, const void *b) {
+int fuse_by_number(const void *a, const void *b) {
   uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
   return x < y ? -1 : x > y;
 }
@@ -740,7 +652,7 @@ static bool made_twice(Fuse *f, uint32_t ia, uint32_t ib) {
   if (!a->moves && !b->moves) return false;
   for (uint32_t i = 0; i < a->count; i++) node[n++] = a->nodes[i];
   for (uint32_t i = 0; i < b->count; i++) node[n++] = b->nodes[i];
-  qsort(node, n, sizeof *node, by_number);
+  qsort(node, n, sizeof *node, fuse_by_number);
   for (uint32_t i = n; i-- > 0;) { /* from readers to what they read */
     NodeInfo *x = &f->n[node[i]];
     x->spots = 0;
@@ -972,209 +884,6 @@ static void make_parts(Fuse *f, bool apart) {
   if (!apart) join_strips(f);
 }
 
-/* ---- groups */
-/* Adds the chains that the group computes for itself. */
-static void add_clones(Fuse *f, Part *p) {
-  for (uint32_t i = 0; i < p->count; i++) {
-    const NodeInfo *x = &f->n[p->nodes[i]];
-    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
-      uint32_t from = x->edges[k].from;
-      bool have = from == NOBODY || f->n[from].part != NOBODY;
-      for (uint32_t q = 0; q < p->count && !have; q++) have = p->nodes[q] == from;
-      if (!have) VEC_PUSH(f->a, p->nodes, p->count, p->cap, from);
-    }
-  }
-}
-
-/* The reason why the value of a node ends its group. */
-static const char *reason_of(const Fuse *f, const Part *p, uint32_t node) {
-  const NodeInfo *x = &f->n[node];
-  if (x->leaves) return "the value leaves the function";
-  for (uint32_t i = 0; i < x->reader_count; i++) {
-    uint32_t reader = x->reader[i];
-    if (f->n[reader].part == x->part) continue;
-    const char *op = op_info[node_at(f, reader)->op].text;
-    GroupKind to = group_kind((OpCode)node_at(f, reader)->op);
-    Way way = WAY_SAME;
-    for (uint32_t k = 0; k < node_at(f, reader)->operand_count; k++) {
-      if (f->n[reader].edges[k].from == node) way = (Way)f->n[reader].edges[k].way;
-    }
-    const char *what = to == GROUP_DOT || to == GROUP_CONV       ? "reads it many times"
-                       : to != GROUP_POINT && to != GROUP_REDUCE ? "reads memory"
-                       : p->kind == GROUP_DOT || p->kind == GROUP_CONV
-                           ? "needs other elements than the one at hand"
-                       : way == WAY_MANY || way == WAY_ROW ? "repeats it"
-                       : way != WAY_SAME                   ? "reads it in another order"
-                       : x->reader_count > 1
-                           ? NULL
-                           : "goes over another space, or over what is made after this";
-    return what ? arena_printf(f->keep, "`%s` %s", op, what) : "several groups read it";
-  }
-  return "nothing follows";
-}
-
-/* The strip that recomputes this value of another strip or contraction, from values that lie in
- * memory. It is the only group that reads the value. NOBODY: there is none. */
-static uint32_t remade_by(const Fuse *f, uint32_t node) {
-  stack_check();
-  const NodeInfo *x = &f->n[node];
-  const GNode *n = node_at(f, node);
-  uint32_t by = NOBODY, kind = x->part == NOBODY ? GROUP_POINT : f->parts[x->part].kind;
-  if ((kind != GROUP_STRIP && kind != GROUP_DOT) || x->leaves || x->inner ||
-      group_kind((OpCode)n->op) != GROUP_POINT || op_info[n->op].cost > REMADE_COST ||
-      (op_info[n->op].traits & T_FAIL) || n->result_count != 1)
-    return NOBODY;
-  for (uint32_t i = 0; i < x->reader_count; i++) {
-    uint32_t part = f->n[x->reader[i]].part;
-    if (part == x->part) continue;
-    if (part == NOBODY || (by != NOBODY && part != by)) return NOBODY;
-    by = part;
-  }
-  if (by == NOBODY || f->parts[by].kind != GROUP_STRIP) return NOBODY;
-  for (uint32_t k = 0; k < n->operand_count; k++) {
-    uint32_t from = x->edges[k].from;
-    if (from == NOBODY) continue;
-    bool there = f->n[from].part != x->part || f->n[from].leaves; /* it lies in memory */
-    for (uint32_t i = 0; i < f->n[from].reader_count && !there; i++)
-      there = f->n[f->n[from].reader[i]].part != x->part;
-    if (!there || f->n[from].part == NOBODY || f->n[from].inner || remade_by(f, from) != NOBODY)
-      return NOBODY;
-  }
-  return by;
-}
-
-/* Whether a value of group `part` goes to memory. */
-static bool is_out(const Fuse *f, uint32_t part, uint32_t node) {
-  const NodeInfo *x = &f->n[node];
-  if (x->leaves || !x->reader_count) return true;
-  if (remade_by(f, node) != NOBODY) return false;
-  for (uint32_t i = 0; i < x->reader_count; i++) {
-    if (f->n[x->reader[i]].part != part) return true;
-  }
-  return false;
-}
-
-static void add_remade(Fuse *f, uint32_t part) {
-  Part *p = &f->parts[part];
-  for (uint32_t i = 0, n = p->count; i < n && p->kind == GROUP_STRIP; i++) {
-    const NodeInfo *x = &f->n[p->nodes[i]];
-    if (x->part != part) continue;
-    for (uint32_t k = 0; k < node_at(f, p->nodes[i])->operand_count; k++) {
-      uint32_t from = x->edges[k].from;
-      bool have = from == NOBODY || f->n[from].part == part || remade_by(f, from) != part;
-      for (uint32_t q = 0; q < p->count && !have; q++) have = p->nodes[q] == from;
-      if (!have) VEC_PUSH(f->a, p->nodes, p->count, p->cap, from);
-    }
-  }
-}
-
-static Group finish(Fuse *f, uint32_t part) {
-  Part *p = &f->parts[part];
-  Group x = {.kind = p->kind, .root = p->anchor != NOBODY ? p->anchor : p->hi};
-  add_clones(f, p);
-  add_remade(f, part);
-  qsort(p->nodes, p->count, sizeof *p->nodes, by_number);
-  x.nodes = ARENA_ARRAY(f->keep, uint32_t, p->count + 1);
-  x.outs = ARENA_ARRAY(f->keep, Val, 2 * p->count + 1);
-  int reduces = 0;
-  bool more = false; /* an out is no reduction */
-  for (uint32_t i = 0; i < p->count; i++) {
-    uint32_t node = p->nodes[i];
-    const GNode *n = node_at(f, node);
-    bool reduce = group_kind((OpCode)n->op) == GROUP_REDUCE;
-    reduces += reduce;
-    if (!low_pulled(f->g, node)) x.nodes[x.node_count++] = node;
-    if (f->n[node].part != part || !is_out(f, part, node)) continue;
-    if (!x.reason) x.reason = reason_of(f, p, node);
-    more |= !reduce;
-    if (n->result_count > 2)
-      x.outs = arena_grow(f->keep, x.outs, (2 * p->count + 1) * sizeof(Val),
-                          (n->result_count + 1u) * sizeof(Val));
-    Val of;
-    Val user = {f->user[node], 0};
-    if (f->n[node].right && f->uses[node] == 1 && low_transposed(f->g, user, &of)) {
-      x.outs[x.out_count++] = (Val){f->user[node], 0}; /* the view that all readers use */
-      continue;
-    }
-    for (uint32_t r = 0; r < n->result_count; r++) {
-      if (f->g->types[n->result0 + r].kind != TK_TOKEN) x.outs[x.out_count++] = (Val){node, r};
-    }
-  }
-  if ((x.kind == GROUP_ROWS && reduces == 1 && !more) || (x.kind == GROUP_COLUMNS && reduces == 1))
-    x.kind = GROUP_REDUCE;
-  return x;
-}
-
-/* ---- order */
-enum { PART_WAITS, PART_OPEN, PART_DONE };
-
-/* Pushes a part that is not done. True if it was pushed; also for one that waits for this part. */
-static bool visit_need(Fuse *f, uint32_t part) {
-  if (part == f->at || f->state[part] == PART_DONE) return false;
-  if (f->state[part] == PART_OPEN) f->goal = part;
-  if (f->stack_count == f->stack_cap) {
-    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
-    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
-    f->stack_cap = cap;
-  }
-  f->stack[f->stack_count++] = part;
-  return true;
-}
-
-/* Whether part f->at needs a part that is not done, which is on the stack then. */
-static bool needs_more(Fuse *f) {
-  const Part *p = &f->parts[f->at];
-  for (uint32_t i = 0; i < p->count; i++) {
-    if (each_source(f, p->nodes[i], visit_need)) return true;
-  }
-  if (p->anchor == NOBODY || !in_order(f->g, p->anchor)) return false;
-  for (uint32_t i = 0; i < f->part_count; i++) {
-    const Part *q = &f->parts[i];
-    if (!q->dead && q->fails && q->lo < p->lo && visit_need(f, i)) return true;
-  }
-  return false;
-}
-
-typedef struct Visit {
-  uint32_t part, hi;
-} Visit;
-
-static int by_last(const void *a, const void *b) {
-  const Visit *x = a, *y = b;
-  if (x->hi != y->hi) return x->hi < y->hi ? -1 : 1;
-  return x->part < y->part ? -1 : x->part > y->part;
-}
-
-/* Orders the groups by their last nodes, each after the groups that it reads. So values that a
- * backward recomputes come right before their first reader. */
-static bool put_out(Fuse *f, Groups *out) {
-  Visit *visit = ARENA_ARRAY(f->a, Visit, f->part_count + 1);
-  f->state = ARENA_ARRAY(f->a, uint8_t, f->part_count + 1);
-  Group *group = ARENA_ARRAY(f->a, Group, f->part_count + 1);
-  size_t n = 0;
-  for (uint32_t i = 0; i < f->part_count; i++) {
-    if (f->parts[i].dead) continue;
-    visit[n++] = (Visit){i, f->parts[i].hi};
-    group[i] = finish(f, i);
-  }
-  qsort(visit, n, sizeof *visit, by_last);
-  f->goal = NOBODY;
-  for (size_t i = 0; i < n; i++) {
-    f->stack_count = 0;
-    f->at = NOBODY;
-    visit_need(f, visit[i].part);
-    while (f->stack_count && f->goal == NOBODY) {
-      f->at = f->stack[f->stack_count - 1];
-      f->state[f->at] = PART_OPEN;
-      if (needs_more(f)) continue;
-      f->state[f->at] = PART_DONE;
-      f->stack_count--;
-      VEC_PUSH(f->a, out->items, out->count, out->cap, group[f->at]);
-    }
-  }
-  return f->goal == NOBODY;
-}
-
 void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart, Groups *out) {
   Fuse f = {.keep = keep, .a = a, .g = g, .env = env};
   f.n = ARENA_ARRAY(a, NodeInfo, g->node_count + 1);
@@ -1182,6 +891,7 @@ void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart,
   f.moved = ARENA_ARRAY(a, bool, g->node_count + 1);
   f.uses = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   f.user = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
+  f.across = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
   if (!apart) find_moved(&f);
   f.forward = forward_nodes(g);
   f.heavy = ARENA_ARRAY(a, uint32_t, g->node_count + 1);
@@ -1192,7 +902,7 @@ void fuse(Arena *keep, Arena *a, const Graph *g, const int64_t *env, bool apart,
   look(&f);
   find_updates(&f);
   make_parts(&f, apart);
-  if (put_out(&f, out)) return;
+  if (fuse_put_out(&f, out)) return;
   /* Groups wait for each other, since the search missed a cycle. Single nodes never do. */
   CK_ASSERT(a->mem, !apart);
   out->count = 0;

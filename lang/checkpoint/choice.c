@@ -403,7 +403,8 @@ static bool try_plan(Chooser *h, Candidate *c, Best *best) {
   return x <= 1;
 }
 
-/* Whether the candidate may take no more than `bytes`: rm_look is seldom further off than a quarter. */
+/* Whether the candidate may take no more than `bytes`: rm_look is seldom further off than by a
+ * quarter. */
 static bool may_take(const Candidate *c, int64_t bytes) {
   return c->about - c->about / 4 <= bytes;
 }
