@@ -191,7 +191,8 @@ int64_t memplan(Arena *temp, MemItem *items, size_t n) {
   }
   l.looks = most_looks;
   int64_t *best = ARENA_ARRAY(temp, int64_t, n + 1), least = end_of_memory; /* best: offsets */
-  for (size_t t = 0; t < 2 * ORDERS; t++) { /* first each order as it is, then with less room */
+  /* First each order as it is, then with less room, while there are looks left. */
+  for (size_t t = 0; t < 2 * ORDERS && (!t || l.looks); t++) {
     put_in_order(&l, t % ORDERS);
     bool fits = t < ORDERS ? place(&l, least - 1, &total) == n : squeak(&l, least - 1, &total);
     while (fits) {
