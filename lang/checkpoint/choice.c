@@ -419,12 +419,14 @@ static bool seems_to_fit(Chooser *h, Candidate *c, int64_t most, Best *best) {
 /* Of the candidates not tried, a fast one that fits, or the one with the least excess. NULL: none
  * can be made. The slower a candidate, the less it seems to take, so the search halves them. If
  * a step goes to faster ones, it does so for each larger bound: more memory never gives a slower
- * plan. */
+ * plan. The fastest is asked first, where it may fit, since its estimate is the least sure. Small
+ * graphs are planned in no time, and their estimates are the worst: there each is asked. */
 static Best best_candidate(Chooser *h) {
+  enum { SMALL = 256 };
   Best best = {0};
   int64_t most = most_bytes(h);
-  size_t from = 0, end = h->count;
-  if (seems_to_fit(h, &h->c[0], most, &best)) end = 0;
+  size_t from = 0, end = h->g->node_count <= SMALL ? 0 : h->count;
+  if (end && h->c[0].about / 2 <= most && try_plan(h, &h->c[0], &best)) return best;
   while (from < end) {
     size_t middle = from + (end - from) / 2;
     if (seems_to_fit(h, &h->c[middle], most, &best))
@@ -433,12 +435,7 @@ static Best best_candidate(Chooser *h) {
       from = middle + 1;
   }
   for (size_t i = end; i < h->count; i++)
-    if (try_plan(h, &h->c[i], &best)) return best;
-  /* Of those that seem larger, one may be the least. */
-  for (size_t i = h->count; i-- > 0 && (!best.c || best.over > 1);) {
-    int64_t bound = best.c ? (int64_t)((double)most * best.over) : INT64_MAX;
-    if (may_take(&h->c[i], bound)) try_plan(h, &h->c[i], &best);
-  }
+    if (try_plan(h, &h->c[i], &best)) break;
   return best;
 }
 
