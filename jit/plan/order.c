@@ -44,6 +44,8 @@ typedef struct Order {
   uint32_t *readers; /* per entry: groups that read it */
   /* of one try */
   uint32_t *left, *waits, *seq, *best;
+  uint32_t *ready; /* groups that wait for nothing, by number */
+  size_t ready_count;
   bool *done;
 } Order;
 enum { NOBODY = UINT32_MAX };
@@ -212,6 +214,13 @@ static void effect_of(const Order *o, uint32_t i, int64_t *adds, int64_t *frees)
     if (o->left[it->reads[k]] == 1 && !o->stored[it->reads[k]]) *frees += o->bytes[it->reads[k]];
 }
 
+/* Puts group i among those that wait for nothing, by number. */
+static void get_ready(Order *o, uint32_t i) {
+  size_t k = o->ready_count++;
+  for (; k > 0 && o->ready[k - 1] > i; k--) o->ready[k] = o->ready[k - 1];
+  o->ready[k] = i;
+}
+
 /* Makes one order of the groups that are not late, and returns the most bytes alive in it. A group
  * that adds at most `most` bytes more than it frees runs at once. */
 static int64_t try_order(Order *o, int64_t most) {
@@ -228,19 +237,21 @@ static int64_t try_order(Order *o, int64_t most) {
     o->seq[i] = o->seq[k];
     o->seq[k] = x;
   }
-  for (size_t done = 0, first = 0; done < early; done++) {
-    uint32_t take = NOBODY;
+  o->ready_count = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (!o->done[i] && !o->waits[i]) get_ready(o, i);
+  for (size_t done = 0; done < early; done++) {
+    size_t at = 0;
     int64_t best = 0, adds, frees;
-    while (o->done[first]) first++;
-    for (uint32_t i = (uint32_t)first; i < n; i++) {
-      if (o->done[i] || o->waits[i]) continue;
-      if (take == NOBODY) take = i;
-      if (most == INT64_MIN) break;
-      effect_of(o, i, &adds, &frees);
+    for (size_t k = 0; k < o->ready_count && most != INT64_MIN; k++) {
+      effect_of(o, o->ready[k], &adds, &frees);
       if (adds - frees > most || adds - frees >= best) continue;
       best = adds - frees;
-      take = i;
+      at = k;
     }
+    uint32_t take = o->ready[at];
+    o->ready_count--;
+    for (size_t k = at; k < o->ready_count; k++) o->ready[k] = o->ready[k + 1];
     effect_of(o, take, &adds, &frees);
     live += adds;
     if (live > peak) peak = live;
@@ -252,7 +263,8 @@ static int64_t try_order(Order *o, int64_t most) {
     }
     const Item *it = &o->items[take];
     for (size_t k = 0; k < it->read_count; k++) o->left[it->reads[k]]--;
-    for (size_t k = 0; k < it->before_count; k++) o->waits[it->before[k]]--;
+    for (size_t k = 0; k < it->before_count; k++)
+      if (!--o->waits[it->before[k]] && !o->done[it->before[k]]) get_ready(o, it->before[k]);
     o->done[take] = true;
     o->seq[done] = take;
   }
@@ -272,6 +284,7 @@ int64_t order_groups(Arena *a, const Graph *g, const int64_t *env, Groups *group
   o.left = ARENA_ARRAY(a, uint32_t, values);
   o.waits = ARENA_ARRAY(a, uint32_t, n);
   o.seq = ARENA_ARRAY(a, uint32_t, n);
+  o.ready = ARENA_ARRAY(a, uint32_t, n);
   o.best = ARENA_ARRAY(a, uint32_t, n);
   o.done = ARENA_ARRAY(a, bool, n);
   look(&o, env);
