@@ -175,7 +175,7 @@ static int64_t spilled_of(const Graph *g, const int64_t *env) {
 void report_figures(const CallReport *c, ReportFigures *out) {
   Session *s = c->s;
   const Runs *r = &c->runs;
-  JitFn *f = c->first;
+  JitFn *f = s->config.cpu == CPU_REFERENCE ? NULL : c->first;
   JitPeak one, two = {.exact = true, .bound = true};
   *out = (ReportFigures){0};
   int64_t *dense = ARENA_ARRAY(&s->scratch, int64_t, c->input_count + 1);
