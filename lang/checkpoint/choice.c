@@ -322,7 +322,33 @@ static void forget(Candidate *c) {
   c->planned = NULL;
 }
 
-/* The largest factor by which the candidate exceeds a bound; 1 = it fits. */
+/* The bytes that values of blocks may take together in a plan that fits. */
+static int64_t most_bytes(const Chooser *h) {
+  const BlockTab *tab = h->g->blocks;
+  int64_t sum = 0;
+  for (size_t i = 0; tab && i < tab->count; i++) {
+    int64_t budget = budget_of(h, i);
+    if (tab->items[i].parent) continue;
+    if (budget < 0 || budget > h->room) return h->room;
+    sum += budget;
+    if (sum > h->room) return h->room;
+  }
+  return tab ? sum : h->room;
+}
+
+/* Whether the candidate may take no more than `bytes`: rm_look is seldom further off than by a
+ * quarter. */
+static bool may_take(const Candidate *c, int64_t bytes) {
+  return c->about - c->about / 4 <= bytes;
+}
+
+/* Whether c is the least by estimates, or no more than that seems to be needed. */
+static bool in_reach(const Chooser *h, const Candidate *c, int64_t most) {
+  return may_take(c, larger(most, h->c[h->count - 1].about));
+}
+
+/* The largest factor by which the candidate exceeds a bound; 1 = it fits. The plan of a loop whose
+ * turns only the run knows says too little, so its estimate has to fit, too. */
 static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
   double most = 1;
   *block = 0;
@@ -336,7 +362,7 @@ static double excess(const Chooser *h, const Candidate *c, uint32_t *block) {
       *block = i + 1;
     }
   }
-  return most;
+  return most <= 1 && !c->known && !in_reach(h, c, most_bytes(h)) ? HUGE_VAL : most;
 }
 
 /* Reports that no plan fits. `need`: bytes of the process. */
@@ -358,20 +384,6 @@ static _Noreturn void refuse(Chooser *h, const Candidate *c, int64_t need, uint3
             (long long)((int64_t)s->mem.limit + need - h->room));
   }
   fail_raise(s);
-}
-
-/* The bytes that values of blocks may take together in a plan that fits. */
-static int64_t most_bytes(const Chooser *h) {
-  const BlockTab *tab = h->g->blocks;
-  int64_t sum = 0;
-  for (size_t i = 0; tab && i < tab->count; i++) {
-    int64_t budget = budget_of(h, i);
-    if (tab->items[i].parent) continue;
-    if (budget < 0 || budget > h->room) return h->room;
-    sum += budget;
-    if (sum > h->room) return h->room;
-  }
-  return tab ? sum : h->room;
 }
 
 static void take_stock(Chooser *h) {
@@ -403,16 +415,9 @@ static bool try_plan(Chooser *h, Candidate *c, Best *best) {
   return x <= 1;
 }
 
-/* Whether the candidate may take no more than `bytes`: rm_look is seldom further off than by a
- * quarter. */
-static bool may_take(const Candidate *c, int64_t bytes) {
-  return c->about - c->about / 4 <= bytes;
-}
-
 /* Whether c seems to fit: by its plan, where rm_look does not tell. */
 static bool seems_to_fit(Chooser *h, Candidate *c, int64_t most, Best *best) {
-  int64_t least = h->c[h->count - 1].about;
-  if (!may_take(c, larger(most, least))) return false;
+  if (!in_reach(h, c, most)) return false;
   return (h->room == INT64_MAX && c->about + c->about / 16 <= most) || try_plan(h, c, best);
 }
 
