@@ -324,7 +324,7 @@ static void t_random(void) {
 /* Plans that run blocks again in pieces give the bits of the graph. */
 static void t_pieces(void) {
   enum { PLANS = 12 };
-  int plans = 0, deep = 0, several = 0;
+  int plans = 0, deep = 0, several = 0, bounded = 0;
   for (uint64_t seed = 1; seed <= 1500; seed++) {
     start_case();
     Case c;
@@ -345,6 +345,11 @@ static void t_pieces(void) {
     Arena scratch;
     arena_init(&scratch, &mem);
     size_t count = rm_pieces(&arena, &scratch, g, c.x.value, open, leaf, seed % 4 < 2, PLANS, plan);
+    int64_t time = rm_time(g, c.x.value) / (int64_t)(2 + seed % 30);
+    RmPlan within; /* a bounded time */
+    if (rm_least(&arena, &scratch, g, c.x.value, leaf, time, &within))
+      bounded +=
+          agree(&c, rm_apply(&arena, rm_plan_graph(&arena, &within), within.choice, NULL), seed);
     arena_free(&scratch);
     several += count > 1;
     for (size_t k = 0; k < count; k++) {
@@ -358,7 +363,9 @@ static void t_pieces(void) {
       deep += plan[k].nest != NULL;
     }
   }
-  tap_note("%d plans, %d with pieces in pieces; %d graphs with several", plans, deep, several);
+  tap_note("%d plans, %d with pieces in pieces; %d graphs with several; %d in a bounded time",
+           plans, deep, several, bounded);
+  check_int(bounded, >, 20);
   check_int(plans, >, 500);
   check_int(deep, >, 50);
 }
