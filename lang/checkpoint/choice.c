@@ -40,6 +40,7 @@ typedef struct Candidate {
   int64_t about;           /* bytes of blocks, by rm_look */
   int64_t need;            /* of the process; -1: not planned yet */
   int64_t need_dense;      /* `need` if all inputs are dense */
+  int64_t whole;           /* time of all that its graphs compute, once it is planned */
   int64_t *block;          /* bytes per block of the table */
   bool known; /* it takes no more; else there are loops whose turns only the run knows */
   /* its plan, with a reference on the pool; NULL: it cannot be made, or another is better */
@@ -262,6 +263,7 @@ static void plan_runs(Chooser *h, Candidate *c) {
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
   c->known = one.bound && (!b || two.bound);
+  c->whole = rm_time(p->runs.first, h->env) + (b ? rm_time(p->runs.second, h->env) : 0);
   const InputMemory none = {0}, *in = h->memory ? h->memory : &none;
   int64_t copies = 0, now = one.headers, later = one.headers; /* with what is written */
   for (size_t i = 0; b && i < in->count; i++) copies += in->dense[i];
@@ -427,7 +429,7 @@ static bool seems_to_fit(Chooser *h, Candidate *c, int64_t most, Best *best) {
  * plan. The fastest is asked first, where it may fit, since its estimate is the least sure. Small
  * graphs are planned in no time, and their estimates are the worst: there each is asked. */
 static Best best_candidate(Chooser *h) {
-  enum { SMALL = 256 };
+  enum { SMALL = 512 };
   Best best = {0};
   int64_t most = most_bytes(h);
   size_t from = 0, end = h->g->node_count <= SMALL ? 0 : h->count;
@@ -445,10 +447,6 @@ static Best best_candidate(Chooser *h) {
 }
 
 /* ---- the curve */
-static int64_t runs_time(const Runs *r, const int64_t *env) {
-  return rm_time(r->first, env) + (r->second ? rm_time(r->second, env) : 0);
-}
-
 typedef struct Timed {
   Candidate *c;
   int64_t time; /* of all that its graphs compute */
@@ -470,7 +468,7 @@ static Timed *plan_all(Chooser *h, size_t *count) {
     Candidate *c = &h->c[i];
     if (!make_graphs(h, c)) continue;
     plan_runs(h, c);
-    all[n++] = (Timed){c, runs_time(&c->planned->runs, h->env)};
+    all[n++] = (Timed){c, c->whole};
     if (!h->all) forget(c);
   }
   size_t known = 0;

@@ -11,7 +11,7 @@
 #include "lang/value/handle.h"
 
 enum { SIDE = 12, WEIGHTS = 4, POOL = 160 };
-enum { SMALL = 256 }; /* nodes of graphs of which each plan is tried */
+enum { SMALL = 512 }; /* nodes of graphs of which each plan is tried */
 
 static uint64_t state;
 
