@@ -47,6 +47,16 @@ int64_t cost_room(const Graph *g, const Type *t, const int64_t *env) {
   return n / 64 * 64 + (n % 64 ? 64 : 0);
 }
 
+int64_t cost_spilled(const Graph *g, const int64_t *env) {
+  int64_t sum = 0;
+  for (size_t i = 0; i < g->node_count; i++) {
+    const Type *t = &g->types[g->nodes[i].result0];
+    if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL)
+      sum = cost_add(sum, cost_bytes(g, t, env));
+  }
+  return sum;
+}
+
 int64_t cost_products(const Graph *g, uint32_t node, const int64_t *env) {
   OpClass cls = op_info[g->nodes[node].op].cls;
   if (cls == FACTOR) {

@@ -20,6 +20,9 @@ int64_t cost_elements(const Graph *g, const Type *t, const int64_t *env); /* 0 o
 int64_t cost_bytes(const Graph *g, const Type *t, const int64_t *env);
 /* Bytes that a value takes in an arena, whose places begin at multiples of 64. */
 int64_t cost_room(const Graph *g, const Type *t, const int64_t *env);
+/* Bytes of values that are moved out of the host's memory: all of them wait until the forward is
+ * done. */
+int64_t cost_spilled(const Graph *g, const int64_t *env);
 
 /* Multiplications that a contraction does for each element of its result; 1 of other nodes. */
 int64_t cost_products(const Graph *g, uint32_t node, const int64_t *env);

@@ -281,6 +281,11 @@ static void plan_runs(Chooser *h, Candidate *c) {
     c->need = larger(c->need, copies + back + now);
     c->need_dense = larger(c->need_dense, back + later);
   }
+  if (!s->mem.spill) { /* what is moved away stays in the memory of the process */
+    int64_t away = cost_spilled(p->runs.first, h->env);
+    c->need = cost_add(c->need, away);
+    c->need_dense = cost_add(c->need_dense, away);
+  }
   c->block = ARENA_ARRAY(&s->scratch, int64_t, blocks + 1);
   for (uint32_t i = 0; i < blocks; i++) {
     if (budget_of(h, i) < 0 && !h->all) continue;

@@ -161,17 +161,6 @@ static int64_t made_by(JitFn *f, const CallReport *c, const JitPeak *p, const in
   return p->arena + p->inner + tensors - sum_of(dense, c->input_count);
 }
 
-/* Bytes of values that are moved out of the host's memory: all of them wait until the forward is
- * done. */
-static int64_t spilled_of(const Graph *g, const int64_t *env) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < g->node_count; i++) {
-    const Type *t = &g->types[g->nodes[i].result0];
-    if (g->nodes[i].op == OP_PLACE && t->dev == DEV_SPILL) sum += cost_bytes(g, t, env);
-  }
-  return sum;
-}
-
 void report_figures(const CallReport *c, ReportFigures *out) {
   Session *s = c->s;
   const Runs *r = &c->runs;
@@ -187,7 +176,7 @@ void report_figures(const CallReport *c, ReportFigures *out) {
   report_op_counts(r->first, &out->ops);
   out->flops = flops_of(r->first, c->env, &out->products);
   out->time = rm_time(r->first, c->env);
-  out->spilled = spilled_of(r->first, c->env);
+  out->spilled = cost_spilled(r->first, c->env);
   if (r->second) {
     report_op_counts(r->second, &out->ops);
     out->flops += flops_of(r->second, c->env, &out->products);

@@ -27,6 +27,25 @@ tap_empty "$(ls away.bin 2>/dev/null)" 'the file is gone afterwards'
 : >away.bin
 gives 0 'an empty file is taken' "$ckl" run --spill=away.bin offload.ckl
 tap_empty "$(ls away.bin 2>/dev/null)" 'it is gone, too'
+# Without a file they take room of the process, which a limit knows before the call begins.
+cat >limit.ckl <<'END'
+fn layer(h: f32[128, 64], w: f32[64, 64]) -> f32[128, 64] { tanh(exp(-(h @ w) ** 2) + h) }
+fn chain(x: f32[128, 64], w: f32[64, 64]) -> f32 {
+  print("begins")
+  var h = x
+  for i in 0..50 { h = layer(h, w) }
+  mean(h ** 2)
+}
+fn slope(x: f32[128, 64], w: f32[64, 64]) = grad(checkpoint <offload all> { chain(x, w) }, w)
+let x = normal([128, 64], key = key(1))
+let w = normal([64, 64], key = key(2)) * 0.2
+let d = slope(x, w)
+END
+gives 1 'offloaded values do not fit' "$ckl" run --memory=8500000 limit.ckl
+says err 'mem-2' 'the call is refused'
+tap_empty "$(cat out)" 'before it begins'
+gives 0 'they fit in a file' "$ckl" run --memory=8500000 --spill=away.bin limit.ckl
+
 cat >beside.ckl <<'END'
 fn body(x: f32[32, 32], w: f32[32, 32]) -> f32[32, 32] {
   var h = x
