@@ -344,9 +344,9 @@ static int64_t most_bytes(const Chooser *h) {
 }
 
 /* Whether the candidate may take no more than `bytes`: rm_look is seldom further off than by a
- * quarter. */
+ * fifth. */
 static bool may_take(const Candidate *c, int64_t bytes) {
-  return c->about - c->about / 4 <= bytes;
+  return c->about - c->about / 5 <= bytes;
 }
 
 /* Whether c is the least by estimates, or no more than that seems to be needed. */
