@@ -102,6 +102,7 @@ static bool same_bits(Env *v, const Graph *g, const Graph *d) {
 
 typedef struct Ask {
   Session *s;
+  Arena kept; /* of the choice */
   Env *v;
   Graph *g;
   int64_t budget;
@@ -112,12 +113,10 @@ typedef struct Ask {
 static void ask(void *ud) {
   Ask *a = ud;
   Session *s = a->s;
-  Arena kept;
-  arena_init(&kept, &s->mem);
   for (size_t k = 0; k < a->g->blocks->count; k++)
     if (a->g->blocks->items[k].budget >= 0) a->g->blocks->items[k].budget = a->budget;
   size_t mark = mem_pool_mark(&s->mem);
-  Choice c = choice_for_graph(s, &kept, a->g, none, NULL, (Span){0});
+  Choice c = choice_for_graph(s, &a->kept, a->g, none, NULL, (Span){0});
   const Graph *first = c.planned->runs.first;
   a->time = rm_time(first, none);
   a->bytes = 0;
@@ -127,15 +126,16 @@ static void ask(void *ud) {
   }
   a->same = same_bits(a->v, a->g, first);
   mem_pool_drain(&s->mem, mark);
-  arena_free(&kept);
 }
 
 /* Whether there is a plan. */
 static bool planned(Ask *a, int64_t budget) {
   a->budget = budget;
+  arena_init(&a->kept, &a->s->mem);
   size_t mark = mem_pool_mark(&a->s->mem);
   int code = api_guard(a->s, ask, a);
   mem_pool_drain(&a->s->mem, mark);
+  arena_free(&a->kept);
   arena_free(&a->s->scratch);
   arena_init(&a->s->scratch, &a->s->mem);
   if (code != MEM_OK) check_int(code, ==, MEM_ERR_PROGRAM);
