@@ -9,9 +9,10 @@
  *     need = max(front of i .. k - 1, cross k + need(d, k, j), need(d + 1, i, k))
  * Instead of a table over classes of bytes, each (d, i, j) has a front: needs in steps of a few
  * percent with the least time for each, computed for the exact sum of bytes, so nothing is rounded
- * up stage by stage. In long chains boundaries k are tried at distances from i that grow by a
- * sixteenth; in others, inside of pieces by an eighth, in pieces of these by a quarter. Segments of
- * equal stages, as those of equal layers, have one front.
+ * up stage by stage. Boundaries k are tried at distances from i that grow by an eighth inside of
+ * pieces, by a quarter in pieces of these, and by half of that in long chains, where those outside
+ * of pieces grow by a sixteenth, too. Segments of equal stages, as those of equal layers, have one
+ * front.
  *
  * Invariants: a front has rising needs and falling times; the greatest depth keeps all tapes. */
 #include "autograd/rotor.h"
@@ -130,7 +131,11 @@ static void try_way(const Way *w, const int64_t *need, RotorPoint *best, uint32_
 
 /* The next distance of a boundary. */
 static uint32_t further(const Rotor *r, int depth, uint32_t d) {
-  uint32_t part = r->n > FEW_STAGES ? (depth > 1 ? 8 : 16) : depth > 1 ? 4 : depth ? 8 : r->n;
+  uint32_t part = depth > 1 ? 4 : 8;
+  if (r->n > FEW_STAGES)
+    part *= 2;
+  else if (!depth)
+    part = r->n;
   return d + 1 + d / part;
 }
 

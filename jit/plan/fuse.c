@@ -366,12 +366,7 @@ static bool visit_part(Fuse *f, uint32_t to) {
   if (t->seen == f->stamp || t->hi < f->low) return false;
   t->seen = f->stamp;
   if (f->visits++ > MOST_VISITS) return true;
-  if (f->stack_count == f->stack_cap) {
-    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
-    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
-    f->stack_cap = cap;
-  }
-  f->stack[f->stack_count++] = to;
+  VEC_PUSH(f->a, f->stack, f->stack_count, f->stack_cap, to);
   return false;
 }
 

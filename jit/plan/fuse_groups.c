@@ -152,12 +152,7 @@ enum { PART_WAITS, PART_OPEN, PART_DONE };
 static bool visit_need(Fuse *f, uint32_t part) {
   if (part == f->at || f->state[part] == PART_DONE) return false;
   if (f->state[part] == PART_OPEN) f->goal = part;
-  if (f->stack_count == f->stack_cap) {
-    size_t cap = f->stack_cap ? 2 * f->stack_cap : 256;
-    f->stack = arena_grow(f->a, f->stack, f->stack_cap * sizeof *f->stack, cap * sizeof *f->stack);
-    f->stack_cap = cap;
-  }
-  f->stack[f->stack_count++] = part;
+  VEC_PUSH(f->a, f->stack, f->stack_count, f->stack_cap, part);
   return true;
 }
 

@@ -93,7 +93,7 @@ static size_t place(Layout *l, int64_t aim, int64_t *total) {
   return l->n;
 }
 
-/* Whether the items find places below `aim`, the one that did not moving to the front each time. */
+/* Whether the items find places up to `aim`, the one that did not moving to the front each time. */
 static bool squeak(Layout *l, int64_t aim, int64_t *total) {
   for (int round = 0; round < ROUNDS && l->looks; round++) {
     size_t k = place(l, aim, total);

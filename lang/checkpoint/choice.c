@@ -40,7 +40,6 @@ typedef struct Candidate {
   int64_t about;           /* bytes of blocks, by rm_look */
   int64_t need;            /* of the process; -1: not planned yet */
   int64_t need_dense;      /* `need` if all inputs are dense */
-  int64_t whole;           /* time of all that its graphs compute, once it is planned */
   int64_t *block;          /* bytes per block of the table */
   bool known; /* it takes no more; else there are loops whose turns only the run knows */
   /* its plan, with a reference on the pool; NULL: it cannot be made, or another is better */
@@ -263,7 +262,6 @@ static void plan_runs(Chooser *h, Candidate *c) {
   jit_peak(f, h->env, &one);
   if (b) jit_peak(b, h->env, &two);
   c->known = one.bound && (!b || two.bound);
-  c->whole = rm_time(p->runs.first, h->env) + (b ? rm_time(p->runs.second, h->env) : 0);
   const InputMemory none = {0}, *in = h->memory ? h->memory : &none;
   int64_t copies = 0, now = one.headers, later = one.headers; /* with what is written */
   for (size_t i = 0; b && i < in->count; i++) copies += in->dense[i];
@@ -452,6 +450,10 @@ static Best best_candidate(Chooser *h) {
 }
 
 /* ---- the curve */
+static int64_t runs_time(const Runs *r, const int64_t *env) {
+  return rm_time(r->first, env) + (r->second ? rm_time(r->second, env) : 0);
+}
+
 typedef struct Timed {
   Candidate *c;
   int64_t time; /* of all that its graphs compute */
@@ -473,7 +475,7 @@ static Timed *plan_all(Chooser *h, size_t *count) {
     Candidate *c = &h->c[i];
     if (!make_graphs(h, c)) continue;
     plan_runs(h, c);
-    all[n++] = (Timed){c, c->whole};
+    all[n++] = (Timed){c, runs_time(&c->planned->runs, h->env)};
     if (!h->all) forget(c);
   }
   size_t known = 0;
